@@ -1,0 +1,1 @@
+"""What every Errata service shares, knowing none of them."""

@@ -1,0 +1,271 @@
+"""The errors that Errata raises, and the reasons that clients branch on.
+
+    ErrataError
+    ├── InvalidFields            a request breaks its contract, field by field
+    ├── NotFound                 CollectionNotFound, RunNotFound
+    ├── DocumentRejected         a document can't be ingested
+    ├── IndexUnavailable         the index can't be reached, or its folder is locked
+    ├── EmbeddingFailed          the embedding model failed
+    ├── EmbeddingMismatch        a collection was made with another model
+    ├── ModelError               one class for each way in which a language model fails
+    ├── JudgementIncomplete      nothing could be judged
+    ├── ServiceUnavailable       another service of the suite can't be reached
+    ├── Overloaded, Draining     not now
+    ├── DeadlineExceeded, RunCancelled
+    └── RemoteError              what another service reported, passed on unchanged
+
+The message of an error is for callers: one sentence without the text of a driver or a model. That text goes into
+`detail`, which only the server's log sees.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Reason(StrEnum):
+    """Why a call, an item or a run failed. A test keeps it equal to errata.errors.v1.ErrorReason."""
+
+    INVALID_FIELD = "INVALID_FIELD"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    COLLECTION_NOT_FOUND = "COLLECTION_NOT_FOUND"
+    DOCUMENT_REJECTED = "DOCUMENT_REJECTED"
+    INDEX_UNAVAILABLE = "INDEX_UNAVAILABLE"
+    EMBEDDING_FAILED = "EMBEDDING_FAILED"
+    EMBEDDING_MISMATCH = "EMBEDDING_MISMATCH"
+    MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE"
+    MODEL_RATE_LIMITED = "MODEL_RATE_LIMITED"
+    MODEL_QUOTA_EXHAUSTED = "MODEL_QUOTA_EXHAUSTED"
+    MODEL_AUTHENTICATION = "MODEL_AUTHENTICATION"
+    MODEL_REFUSED = "MODEL_REFUSED"
+    MODEL_TRUNCATED = "MODEL_TRUNCATED"
+    MODEL_FILTERED = "MODEL_FILTERED"
+    MODEL_OUTPUT_INVALID = "MODEL_OUTPUT_INVALID"
+    MODEL_CONTEXT_EXCEEDED = "MODEL_CONTEXT_EXCEEDED"
+    JUDGEMENT_INCOMPLETE = "JUDGEMENT_INCOMPLETE"
+    RUN_NOT_FOUND = "RUN_NOT_FOUND"
+    RUN_NOT_WAITING = "RUN_NOT_WAITING"
+    REQUEST_ID_REUSED = "REQUEST_ID_REUSED"
+    BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+    OVERLOADED = "OVERLOADED"
+    DRAINING = "DRAINING"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    CANCELLED = "CANCELLED"
+    INTERNAL = "INTERNAL"
+    SERVICE_UNAVAILABLE = "SERVICE_UNAVAILABLE"
+
+
+class ErrataError(Exception):
+    """An expected failure.
+
+    message: one sentence for the caller. metadata: what the reason's comment in errors.proto lists.
+    retry_after: seconds until a retry makes sense, when known. detail: for the server's log only.
+    """
+
+    reason: ClassVar[Reason] = Reason.INTERNAL
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata: dict[str, str] = dict(metadata or {})
+        self.retry_after = retry_after
+        self.detail = detail
+
+    @property
+    def why(self) -> Reason:
+        """The reason; a RemoteError carries the one it was given."""
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One broken bound: the field's path as in the proto, and what must hold."""
+
+    field: str
+    description: str
+
+
+class InvalidFields(ErrataError):
+    """A request breaks its contract. Every broken field is listed."""
+
+    reason = Reason.INVALID_FIELD
+
+    def __init__(self, violations: tuple[FieldViolation, ...]) -> None:
+        listed = "; ".join(f"{violation.field}: {violation.description}" for violation in violations[:8])
+        super().__init__(f"The request is not valid: {listed}")
+        self.violations = violations
+
+
+class NotFound(ErrataError):
+    """Something named in the request does not exist."""
+
+    resource_type: ClassVar[str] = ""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no {self.resource_type} {name!r}", metadata={self.metadata_key: name})
+        self.name = name
+
+    metadata_key: ClassVar[str] = ""
+
+
+class CollectionNotFound(NotFound):
+    """No such collection."""
+
+    reason = Reason.COLLECTION_NOT_FOUND
+    resource_type = "collection"
+    metadata_key = "collection"
+
+
+class RunNotFound(NotFound):
+    """No such run, or it is no longer kept."""
+
+    reason = Reason.RUN_NOT_FOUND
+    resource_type = "run"
+    metadata_key = "run_id"
+
+
+class DocumentRejected(ErrataError):
+    """A document is empty, binary, not UTF-8, or too large. metadata: document_id, cause."""
+
+    reason = Reason.DOCUMENT_REJECTED
+
+
+class IndexUnavailable(ErrataError):
+    """The index can't be reached, or another process holds its data folder."""
+
+    reason = Reason.INDEX_UNAVAILABLE
+
+
+class EmbeddingFailed(ErrataError):
+    """The embedding model failed, or returned vectors that can't be used."""
+
+    reason = Reason.EMBEDDING_FAILED
+
+
+class EmbeddingMismatch(ErrataError):
+    """The collection was made with another embedding model or size."""
+
+    reason = Reason.EMBEDDING_MISMATCH
+
+
+class ModelError(ErrataError):
+    """A language model failed. Its subclasses say how; none of them is ever a verdict."""
+
+    reason = Reason.MODEL_UNAVAILABLE
+
+
+class ModelUnavailable(ModelError):
+    """The model API can't be reached, or answers with a server error."""
+
+
+class ModelRateLimited(ModelError):
+    """The model API is rate limited beyond our retries."""
+
+    reason = Reason.MODEL_RATE_LIMITED
+
+
+class ModelQuotaExhausted(ModelError):
+    """The account behind the key has no quota left. Retrying is useless."""
+
+    reason = Reason.MODEL_QUOTA_EXHAUSTED
+
+
+class ModelAuthenticationFailed(ModelError):
+    """The model API rejects the key, or the key may not use the model."""
+
+    reason = Reason.MODEL_AUTHENTICATION
+
+
+class ModelRefused(ModelError):
+    """The model refused."""
+
+    reason = Reason.MODEL_REFUSED
+
+
+class ModelTruncated(ModelError):
+    """The output was cut at the length limit, or the stream ended early."""
+
+    reason = Reason.MODEL_TRUNCATED
+
+
+class ModelFiltered(ModelError):
+    """The provider's content filter stopped the output."""
+
+    reason = Reason.MODEL_FILTERED
+
+
+class ModelOutputInvalid(ModelError):
+    """The output is not what was asked for."""
+
+    reason = Reason.MODEL_OUTPUT_INVALID
+
+
+class ModelContextExceeded(ModelError):
+    """The prompt is longer than the model's context."""
+
+    reason = Reason.MODEL_CONTEXT_EXCEEDED
+
+
+class JudgementIncomplete(ErrataError):
+    """Nothing could be judged, so nothing can be decided."""
+
+    reason = Reason.JUDGEMENT_INCOMPLETE
+
+
+class ServiceUnavailable(ErrataError):
+    """Another service of the suite can't be reached. metadata: service."""
+
+    reason = Reason.SERVICE_UNAVAILABLE
+
+
+class Overloaded(ErrataError):
+    """More work than the service takes; retry_after says when to try again."""
+
+    reason = Reason.OVERLOADED
+
+
+class Draining(ErrataError):
+    """The service is shutting down; another replica takes the call."""
+
+    reason = Reason.DRAINING
+
+
+class DeadlineExceeded(ErrataError):
+    """The deadline passed."""
+
+    reason = Reason.DEADLINE_EXCEEDED
+
+
+class RunCancelled(ErrataError):
+    """The caller, or somebody with CancelRun, cancelled."""
+
+    reason = Reason.CANCELLED
+
+
+class RemoteError(ErrataError):
+    """What another service reported, passed on with its own reason."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, metadata=metadata, retry_after=retry_after)
+        self._why = reason
+
+    @property
+    def why(self) -> Reason:
+        """The other service's reason."""
+        return self._why

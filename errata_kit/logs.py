@@ -1,0 +1,66 @@
+"""Logs: one JSON object a line on standard error, each with the service, the run and the trace it belongs to."""
+
+import logging
+import sys
+from typing import Any, Literal
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from errata_kit.calls import current_call
+
+
+def configure_logs(service: str, level: str, form: Literal["json", "text"]) -> None:
+    """Send structlog's and the standard library's lines through one formatter. Call once, from __main__."""
+
+    def add_call(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        event.setdefault("service", service)
+        call = current_call()
+        if call.run_id:
+            event.setdefault("run_id", call.run_id)
+        if call.trace_id:
+            event.setdefault("trace_id", call.trace_id)
+        return event
+
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        add_call,
+    ]
+    renderer: Any = structlog.processors.JSONRenderer()
+    if form == "text":
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    else:
+        shared.append(structlog.processors.dict_tracebacks)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    # Libraries below say at INFO what we say ourselves, or text that must not be in a log.
+    for noisy in ("httpx2", "httpx", "httpcore", "httpcore2", "openai", "langchain_openai", "asyncio", "filelock"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # grpcio logs a traceback for each handler that a client cancelled, which is nothing unusual.
+    cause = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    return not (cause is not None and type(cause).__name__ in {"CancelledError", "AbortError", "UsageError"})
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger whose lines are an event name and key-value pairs."""
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
+    return logger

@@ -1,0 +1,1 @@
+"""gRPC, once for all services: the server and its interceptors, channels, statuses, and shared conversions."""

@@ -1,0 +1,73 @@
+"""Channels between the services: retries, round robin and health checks live here and nowhere else."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc_health.v1.health_pb2  # noqa: F401 - client-side health checks need its descriptor in the pool
+
+from errata_kit.calls import current_call
+from errata_kit.rpc.interceptors import RUN_ID_KEY, TRACE_KEY
+from errata_kit.rpc.limits import MESSAGE_BYTES
+
+_SERVICE_CONFIG: Final = {
+    "loadBalancingConfig": [{"round_robin": {}}],
+    "healthCheckConfig": {"serviceName": ""},
+    "methodConfig": [
+        {
+            "name": [{}],
+            "retryPolicy": {
+                "maxAttempts": 4,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ],
+}
+
+Reply = TypeVar("Reply")
+
+
+def open_channel(target: str) -> grpc.aio.Channel:
+    """A channel to a service of the suite.
+
+    target: host:port, or a name that resolves to several replicas such as dns:///judge:50053 or ipv4:10.0.0.1:1,10.0.0.2:1.
+    Replicas take turns, those that are NOT_SERVING are skipped, and a call that gets UNAVAILABLE before its first message
+    is tried again, at most four times in all. Call it inside a running event loop.
+    """
+    options: list[tuple[str, Any]] = [
+        ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MESSAGE_BYTES),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.ping_timeout_ms", 10_000),
+        # A restarted neighbour must be found within a second, not after the default backoff of up to two minutes.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+    ]
+    return grpc.aio.insecure_channel(target, options=options)
+
+
+def outgoing() -> dict[str, Any]:
+    """Keyword arguments of an outgoing call: what is left of the deadline, and which run it belongs to."""
+    call = current_call()
+    metadata: list[tuple[str, str]] = []
+    if call.run_id:
+        metadata.append((RUN_ID_KEY, call.run_id))
+    if call.trace_id:
+        metadata.append((TRACE_KEY, f"00-{call.trace_id}-{call.trace_id[:16]}-01"))
+    return {"timeout": call.remaining(), "metadata": tuple(metadata)}
+
+
+@asynccontextmanager
+async def reading(call: Any) -> AsyncIterator[Any]:
+    """Read a response stream inside the block, and cancel the call on the way out: leaving its loop alone does not."""
+    try:
+        yield call
+    finally:
+        call.cancel()

@@ -1,0 +1,326 @@
+"""Messages that two or more services share, as domain values, and back."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from errata.corpus.v1 import filter_pb2, passage_pb2
+from errata.errors.v1 import errors_pb2
+from errata.grading.v1 import grading_pb2
+from errata.usage.v1 import usage_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from errata_kit import grades, passages, search, usage
+from errata_kit.bounds import invalid
+from errata_kit.errors import Reason
+
+
+def passage_values(message: passage_pb2.Passage) -> dict[str, Any]:
+    """The fields of a passage, for a model that checks them."""
+    return {
+        "passage_id": message.passage_id,
+        "text": message.text,
+        "title": message.title,
+        "heading_path": tuple(message.heading_path),
+        "document_id": message.document_id,
+        "start_line": message.start_line,
+        "end_line": message.end_line,
+        "has_code": message.has_code,
+        "source_uri": message.source_uri,
+        "metadata": dict(message.metadata),
+    }
+
+
+def passage_from(message: passage_pb2.Passage) -> passages.Passage:
+    """A passage from one of our own services."""
+    return passages.Passage(**passage_values(message))
+
+
+def passage_to(passage: passages.Passage) -> passage_pb2.Passage:
+    """A passage as a message."""
+    return passage_pb2.Passage(
+        passage_id=passage.passage_id,
+        document_id=passage.document_id,
+        title=passage.title,
+        heading_path=passage.heading_path,
+        text=passage.text,
+        start_line=passage.start_line,
+        end_line=passage.end_line,
+        has_code=passage.has_code,
+        source_uri=passage.source_uri,
+        metadata=passage.metadata,
+    )
+
+
+def span_from(message: passage_pb2.Span) -> passages.Span:
+    """A span from one of our own services."""
+    return passages.Span(message.start, message.end)
+
+
+def span_to(span: passages.Span) -> passage_pb2.Span:
+    """A span as a message."""
+    return passage_pb2.Span(start=span.start, end=span.end)
+
+
+def answer_from(message: passage_pb2.Answer) -> passages.Answer:
+    """An answer from one of our own services."""
+    cited = tuple(passages.Citation(item.number, item.passage_id, span_from(item.span)) for item in message.citations)
+    return passages.Answer(message.text, cited, message.model, message.refusal)
+
+
+def answer_to(answer: passages.Answer) -> passage_pb2.Answer:
+    """An answer as a message."""
+    cited = [
+        passage_pb2.Citation(number=item.number, passage_id=item.passage_id, span=span_to(item.span))
+        for item in answer.citations
+    ]
+    return passage_pb2.Answer(text=answer.text, citations=cited, model=answer.model, refusal=answer.refusal)
+
+
+def grade_from(message: grading_pb2.PassageGrade) -> grades.PassageGrade:
+    """A passage's grade from the judge."""
+    return grades.PassageGrade(message.score, message.relevant, message.reasoning)
+
+
+def grade_to(grade: grades.PassageGrade) -> grading_pb2.PassageGrade:
+    """A passage's grade as a message."""
+    return grading_pb2.PassageGrade(score=grade.score, relevant=grade.relevant, reasoning=grade.reasoning)
+
+
+def claim_values(message: grading_pb2.Claim) -> dict[str, Any]:
+    """The fields of a claim, for a model that checks them."""
+    return {
+        "claim_id": message.claim_id,
+        "text": message.text,
+        "span": {"start": message.span.start, "end": message.span.end},
+        "verdict": grading_pb2.Verdict.Name(message.verdict).removeprefix("VERDICT_"),
+        "support": message.support,
+        "evidence": [
+            {
+                "passage_id": item.passage_id,
+                "quote": item.quote,
+                "span": {"start": item.span.start, "end": item.span.end},
+            }
+            for item in message.evidence
+        ],
+        "explanation": message.explanation,
+    }
+
+
+def claim_from(message: grading_pb2.Claim) -> grades.Claim:
+    """A claim from the judge."""
+    return grades.Claim(**claim_values(message))
+
+
+def claim_to(claim: grades.Claim) -> grading_pb2.Claim:
+    """A claim as a message."""
+    return grading_pb2.Claim(
+        claim_id=claim.claim_id,
+        text=claim.text,
+        span=span_to(claim.span),
+        verdict=f"VERDICT_{claim.verdict.value}",
+        support=claim.support,
+        evidence=[
+            grading_pb2.Evidence(passage_id=item.passage_id, quote=item.quote, span=span_to(item.span))
+            for item in claim.evidence
+        ],
+        explanation=claim.explanation,
+    )
+
+
+def answer_grade_from(message: grading_pb2.AnswerGrade) -> grades.AnswerGrade:
+    """An answer's grade from the judge."""
+    risk = grading_pb2.HallucinationRisk.Name(message.hallucination_risk).removeprefix("HALLUCINATION_RISK_")
+    return grades.AnswerGrade(
+        claims=tuple(claim_from(claim) for claim in message.claims),
+        faithfulness_score=message.faithfulness_score,
+        hallucination_risk=grades.HallucinationRisk(risk),
+        problematic_claim_ids=tuple(message.problematic_claim_ids),
+        findings=tuple(
+            grades.GuardFinding(
+                kind=grades.FindingKind(grading_pb2.FindingKind.Name(item.kind).removeprefix("FINDING_KIND_")),
+                text=item.text,
+                span=span_from(item.span),
+                explanation=item.explanation,
+                claim_id=item.claim_id,
+            )
+            for item in message.findings
+        ),
+        refinement_suggestion=message.refinement_suggestion,
+        model=message.model,
+    )
+
+
+def answer_grade_to(grade: grades.AnswerGrade) -> grading_pb2.AnswerGrade:
+    """An answer's grade as a message."""
+    return grading_pb2.AnswerGrade(
+        claims=[claim_to(claim) for claim in grade.claims],
+        faithfulness_score=grade.faithfulness_score,
+        hallucination_risk=f"HALLUCINATION_RISK_{grade.hallucination_risk.value}",
+        problematic_claim_ids=grade.problematic_claim_ids,
+        findings=[
+            grading_pb2.GuardFinding(
+                kind=f"FINDING_KIND_{item.kind.value}",
+                text=item.text,
+                span=span_to(item.span),
+                explanation=item.explanation,
+                claim_id=item.claim_id,
+            )
+            for item in grade.findings
+        ],
+        refinement_suggestion=grade.refinement_suggestion,
+        model=grade.model,
+    )
+
+
+def model_calls_from(message: usage_pb2.Usage) -> tuple[usage.ModelCall, ...]:
+    """Model calls that another service made."""
+    return tuple(
+        usage.ModelCall(
+            model=item.model,
+            operation=item.operation,
+            prompt_version=item.prompt_version,
+            input_tokens=item.input_tokens,
+            cached_input_tokens=item.cached_input_tokens,
+            output_tokens=item.output_tokens,
+            estimated=item.estimated,
+            cost_micros=item.cost_micros if item.HasField("cost_micros") else None,
+            latency_seconds=item.latency.ToNanoseconds() / 1e9,
+            attempts=item.attempts,
+            error=_reason(item.error),
+        )
+        for item in message.model_calls
+    )
+
+
+def usage_to(calls: Iterable[usage.ModelCall]) -> usage_pb2.Usage:
+    """Model calls as a message."""
+    message = usage_pb2.Usage()
+    for call in calls:
+        message.model_calls.append(
+            usage_pb2.ModelCall(
+                model=call.model,
+                operation=call.operation,
+                prompt_version=call.prompt_version,
+                input_tokens=call.input_tokens,
+                cached_input_tokens=call.cached_input_tokens,
+                output_tokens=call.output_tokens,
+                estimated=call.estimated,
+                cost_micros=call.cost_micros,
+                latency=duration(call.latency_seconds),
+                attempts=call.attempts,
+                error=None if call.error is None else f"ERROR_REASON_{call.error.value}",
+            )
+        )
+    return message
+
+
+def filter_from(message: filter_pb2.MetadataFilter, field: str = "filter") -> search.MetadataFilter | None:
+    """A filter from a request; None when it selects everything. Raises InvalidFields for one that breaks its bounds."""
+    if not message.ByteSize():
+        return None
+    if _depth(message) > search.MAX_FILTER_DEPTH:
+        raise invalid(field, f"must nest at most {search.MAX_FILTER_DEPTH} deep")
+    try:
+        found = _filter(message, field)
+    except ValueError:
+        # pydantic's error; the key's pattern and the values' sizes are all that it checks here.
+        raise invalid(field, "has a key that is not [A-Za-z0-9_.-]{1,128}, or a value over 1024 bytes") from None
+    if found.conditions() > search.MAX_FILTER_CONDITIONS:
+        raise invalid(field, f"must hold at most {search.MAX_FILTER_CONDITIONS} conditions")
+    return found
+
+
+def filter_to(selection: search.MetadataFilter | None) -> filter_pb2.MetadataFilter | None:
+    """A filter as a message."""
+    if selection is None:
+        return None
+    message = filter_pb2.MetadataFilter(
+        all_of=[part for part in map(filter_to, selection.all_of) if part is not None],
+        any_of=[part for part in map(filter_to, selection.any_of) if part is not None],
+        none_of=[part for part in map(filter_to, selection.none_of) if part is not None],
+    )
+    if selection.condition is not None:
+        message.condition.CopyFrom(_condition_to(selection.condition))
+    return message
+
+
+def mode_from(mode: filter_pb2.SearchMode) -> search.SearchMode:
+    """A search mode from a request. Raises InvalidFields for a number that is none."""
+    try:
+        name = filter_pb2.SearchMode.Name(mode).removeprefix("SEARCH_MODE_")
+    except ValueError:
+        raise invalid("mode", "is not a search mode") from None
+    return search.SearchMode.DEFAULT if name == "UNSPECIFIED" else search.SearchMode(name)
+
+
+def mode_to(mode: search.SearchMode) -> str:
+    """A search mode as the name of a message's enum."""
+    name = "UNSPECIFIED" if mode is search.SearchMode.DEFAULT else mode.value
+    return f"SEARCH_MODE_{name}"
+
+
+def duration(seconds: float) -> Duration:
+    """Seconds as a Duration."""
+    message = Duration()
+    message.FromNanoseconds(int(seconds * 1e9))
+    return message
+
+
+def timestamp(moment: Any) -> Timestamp:
+    """An aware datetime as a Timestamp."""
+    message = Timestamp()
+    message.FromDatetime(moment)
+    return message
+
+
+def _reason(value: errors_pb2.ErrorReason) -> Reason | None:
+    return Reason(errors_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")) if value else None
+
+
+def _depth(message: filter_pb2.MetadataFilter) -> int:
+    return 1 + max((_depth(part) for part in (*message.all_of, *message.any_of, *message.none_of)), default=0)
+
+
+def _filter(message: filter_pb2.MetadataFilter, field: str) -> search.MetadataFilter:
+    return search.MetadataFilter(
+        all_of=tuple(_filter(part, f"{field}.all_of") for part in message.all_of),
+        any_of=tuple(_filter(part, f"{field}.any_of") for part in message.any_of),
+        none_of=tuple(_filter(part, f"{field}.none_of") for part in message.none_of),
+        condition=_condition(message.condition, f"{field}.condition") if message.HasField("condition") else None,
+    )
+
+
+def _condition(message: filter_pb2.MetadataCondition, field: str) -> search.MetadataCondition:
+    match message.WhichOneof("test"):
+        case "equals":
+            return search.MetadataCondition(message.key, equals=message.equals)
+        case "one_of" if message.one_of.values:
+            return search.MetadataCondition(message.key, one_of=tuple(message.one_of.values))
+        case "range" if message.range.HasField("minimum") or message.range.HasField("maximum"):
+            bounds = message.range
+            return search.MetadataCondition(
+                message.key,
+                minimum=bounds.minimum if bounds.HasField("minimum") else None,
+                maximum=bounds.maximum if bounds.HasField("maximum") else None,
+            )
+        case "exists":
+            return search.MetadataCondition(message.key, exists=message.exists)
+        case _:
+            raise invalid(field, "must have a test: equals, one_of with values, range with a side, or exists")
+
+
+def _condition_to(condition: search.MetadataCondition) -> filter_pb2.MetadataCondition:
+    message = filter_pb2.MetadataCondition(key=condition.key)
+    if condition.equals is not None:
+        message.equals = condition.equals
+    elif condition.one_of:
+        message.one_of.values.extend(condition.one_of)
+    elif condition.exists is not None:
+        message.exists = condition.exists
+    else:
+        if condition.minimum is not None:
+            message.range.minimum = condition.minimum
+        if condition.maximum is not None:
+            message.range.maximum = condition.maximum
+    return message

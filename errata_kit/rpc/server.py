@@ -1,0 +1,175 @@
+"""serve(): the bootstrap that every service shares."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from errata_kit.calls import stop_task
+from errata_kit.errors import ErrataError, IndexUnavailable
+from errata_kit.logs import configure_logs, get_logger
+from errata_kit.metrics import Metrics, serving_metrics
+from errata_kit.rpc.interceptors import CallInterceptor
+from errata_kit.rpc.limits import MESSAGE_BYTES
+from errata_kit.settings import ServiceSettings
+
+_log = get_logger("errata.server")
+_REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
+
+
+async def _nothing() -> None:
+    return None
+
+
+class PortTaken(ErrataError):
+    """Another process listens on the port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a service gives to serve(). ready() returns once every dependency has answered; drain() ends what runs."""
+
+    name: str
+    port: int
+    metrics_port: int
+    proto_name: str
+    register: Callable[[grpc.aio.Server], None]
+    metrics: Metrics
+    ready: Callable[[], Awaitable[None]] = field(default=_nothing)
+    drain: Callable[[float], Awaitable[None]] | None = None
+    close: Callable[[], Awaitable[None]] = field(default=_nothing)
+
+
+@dataclass(slots=True)
+class RunningServer:
+    """A started server: its ports, and how to shut it down."""
+
+    port: int
+    metrics_port: int
+    server: grpc.aio.Server
+    interceptor: CallInterceptor
+    health: health.aio.HealthServicer
+
+
+def run_service(build: Callable[[], Awaitable[Service]], name: str, settings: ServiceSettings) -> None:
+    """Run a service until SIGTERM or SIGINT. What stops the start is one sentence and exit code 1."""
+    configure_logs(name, settings.log_level, settings.log_format)
+
+    async def main() -> None:
+        await serve(await build(), settings)
+
+    try:
+        asyncio.run(main())
+    except (PortTaken, IndexUnavailable) as error:
+        _log.error("start_failed", error=error.message)
+        raise SystemExit(1) from None
+
+
+async def serve(service: Service, settings: ServiceSettings) -> None:
+    """Serve until SIGTERM or SIGINT, then drain: NOT_SERVING, a pause, finish what runs within the grace, stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(service, settings) as started:
+        _log.info("listening", host=settings.host, port=started.port, metrics_port=started.metrics_port)
+        await stop.wait()
+        _log.info("draining", grace_seconds=settings.drain_grace_seconds)
+        await started.health.enter_graceful_shutdown()
+        await asyncio.sleep(settings.drain_pause_seconds)
+        started.interceptor.draining = True
+        if service.drain is not None:
+            await service.drain(settings.drain_grace_seconds)
+        await started.server.stop(settings.drain_grace_seconds)
+    _log.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def running(service: Service, settings: ServiceSettings) -> AsyncIterator[RunningServer]:
+    """Start a service inside the block. Port 0 takes a free one. Healthy once service.ready() has returned."""
+    interceptor = CallInterceptor(service.metrics, settings.max_concurrent_calls)
+    server = grpc.aio.server(interceptors=[interceptor], options=_options(settings))
+    service.register(server)
+    checks = health.aio.HealthServicer()
+    # A fresh servicer says SERVING for the server as a whole.
+    for name in ("", service.proto_name):
+        await checks.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    _add_reflection(server, (service.proto_name, health.SERVICE_NAME))
+    try:
+        with contextlib.ExitStack() as stack:
+            port = _bind(server, service, settings)
+            metrics_port = stack.enter_context(_metrics(service, settings))
+            await server.start()
+            announce = asyncio.create_task(_announce(service, checks))
+            try:
+                yield RunningServer(port, metrics_port, server, interceptor, checks)
+            finally:
+                await stop_task(announce)
+                await server.stop(0)
+    finally:
+        await service.close()
+
+
+async def _announce(service: Service, checks: health.aio.HealthServicer) -> None:
+    await service.ready()
+    for name in ("", service.proto_name):
+        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+    _log.info("serving")
+
+
+def _bind(server: grpc.aio.Server, service: Service, settings: ServiceSettings) -> int:
+    address = f"{settings.host}:{service.port}"
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise PortTaken(f"The {service.name} can't listen on {address}: the port is taken or the address is not ours")
+    return port
+
+
+@contextlib.contextmanager
+def _metrics(service: Service, settings: ServiceSettings) -> Any:
+    try:
+        serving = serving_metrics(service.metrics, settings.host, service.metrics_port)
+        port = serving.__enter__()
+    except OSError:
+        address = f"{settings.host}:{service.metrics_port}"
+        raise PortTaken(f"The {service.name} can't serve metrics on {address}: the port is taken") from None
+    try:
+        yield port
+    finally:
+        serving.__exit__(None, None, None)
+
+
+def _add_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
+    listed = (*names, reflection.SERVICE_NAME, _REFLECTION_V1)
+    reflection.enable_server_reflection(listed, server)
+    # grpcio-reflection registers v1alpha only. Both versions have the same messages on the wire.
+    servicer = reflection.aio.ReflectionServicer(service_names=listed)
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    methods = {"ServerReflectionInfo": handler}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_REFLECTION_V1, methods),))
+
+
+def _options(settings: ServiceSettings) -> list[tuple[str, Any]]:
+    return [
+        # On by default: a second server would share the port silently.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MESSAGE_BYTES),
+        ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]

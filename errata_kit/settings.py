@@ -1,0 +1,83 @@
+"""Settings from environment variables: one frozen class per service, checked before anything starts."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Literal, NoReturn, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# Kubernetes describes each Service to each pod by variables such as JUDGE_SERVICE_HOST and JUDGE_PORT_50053_TCP_ADDR.
+_SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)$")
+
+
+class ServiceSettings(BaseSettings):
+    """What all services have in common."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    host: str = Field("127.0.0.1", validation_alias="ERRATA_HOST", min_length=1)
+    """Address to listen on. There is no authentication yet, so the default is loopback."""
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", validation_alias="ERRATA_LOG_LEVEL")
+    """Lines below this level are dropped."""
+    log_format: Literal["json", "text"] = Field("json", validation_alias="ERRATA_LOG_FORMAT")
+    """One JSON object a line, or coloured text for a terminal."""
+    max_concurrent_calls: int = Field(256, validation_alias="ERRATA_MAX_CONCURRENT_CALLS", ge=1, le=100_000)
+    """Calls a service works on at once; more are refused as OVERLOADED. Health checks and reflection do not count."""
+    drain_pause_seconds: float = Field(0.5, validation_alias="ERRATA_DRAIN_PAUSE_SECONDS", ge=0, le=60)
+    """Between NOT_SERVING and refusing new calls on SIGTERM, so that clients have noticed."""
+    drain_grace_seconds: float = Field(25.0, validation_alias="ERRATA_DRAIN_GRACE_SECONDS", ge=0, le=3600)
+    """How long calls under way may go on after SIGTERM. Kubernetes kills after 30 seconds by default."""
+    max_connection_age_seconds: float = Field(300.0, validation_alias="ERRATA_MAX_CONNECTION_AGE_SECONDS", ge=1)
+    """After this a client must connect anew, so that it finds new replicas."""
+
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def load_settings(settings: type[S], prefix: str) -> S:
+    """Read the settings of a service whose own variables start with prefix, such as "JUDGE_".
+
+    An impossible value, or a variable with the prefix that no setting has, stops the process with exit code 2 and a sentence
+    that names the variable.
+    """
+    try:
+        loaded = settings()  # type: ignore[call-arg]  # the environment gives the values
+    except ValidationError as error:
+        _stop([_sentence(settings, item["loc"], item["msg"]) for item in error.errors()])
+    known = {name for field in settings.model_fields.values() for name in _names(field.validation_alias)}
+    unknown = sorted(
+        name for name in os.environ if name.startswith(prefix) and name not in known and not _SERVICE_LINK.search(name)
+    )
+    if unknown:
+        own = ", ".join(sorted(name for name in known if name.startswith(prefix)))
+        _stop([f"{name} is not a setting. Settings with this prefix: {own}." for name in unknown])
+    return loaded
+
+
+def default_data_dir() -> Path:
+    """Where data lives unless ERRATA_DATA_DIR says otherwise: .errata in the current folder."""
+    return Path(".errata")
+
+
+def _names(alias: object) -> tuple[str, ...]:
+    return (alias,) if isinstance(alias, str) else ()
+
+
+def _sentence(settings: type[ServiceSettings], location: tuple[int | str, ...], message: str) -> str:
+    # Errors are located by alias, or by field name where a whole-model check failed.
+    name = str(location[0]) if location else settings.__name__
+    field = settings.model_fields.get(name)
+    if field is not None:
+        name = next(iter(_names(field.validation_alias)), name)
+    value = os.environ.get(name)
+    # A setting that holds a secret never shows its value.
+    shown = "" if value is None or re.search(r"KEY|TOKEN|SECRET|PASSWORD", name) else f" (it is {value[:80]!r})"
+    return f"{name}{shown}: {message[:1].lower()}{message[1:]}."
+
+
+def _stop(sentences: list[str]) -> NoReturn:
+    sys.stderr.write("".join(f"errata: {sentence}\n" for sentence in sentences))
+    raise SystemExit(2)

@@ -1,0 +1,128 @@
+from errata.corpus.v1 import passage_pb2 as _passage_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VERDICT_UNSPECIFIED: _ClassVar[Verdict]
+    VERDICT_SUPPORTED: _ClassVar[Verdict]
+    VERDICT_UNSUPPORTED: _ClassVar[Verdict]
+    VERDICT_CONTRADICTED: _ClassVar[Verdict]
+    VERDICT_UNVERIFIABLE: _ClassVar[Verdict]
+
+class HallucinationRisk(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HALLUCINATION_RISK_UNSPECIFIED: _ClassVar[HallucinationRisk]
+    HALLUCINATION_RISK_LOW: _ClassVar[HallucinationRisk]
+    HALLUCINATION_RISK_MEDIUM: _ClassVar[HallucinationRisk]
+    HALLUCINATION_RISK_HIGH: _ClassVar[HallucinationRisk]
+
+class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FINDING_KIND_UNSPECIFIED: _ClassVar[FindingKind]
+    FINDING_KIND_NUMBER: _ClassVar[FindingKind]
+    FINDING_KIND_VERSION: _ClassVar[FindingKind]
+    FINDING_KIND_IDENTIFIER: _ClassVar[FindingKind]
+    FINDING_KIND_FLAG: _ClassVar[FindingKind]
+    FINDING_KIND_ENVIRONMENT_VARIABLE: _ClassVar[FindingKind]
+    FINDING_KIND_PATH: _ClassVar[FindingKind]
+    FINDING_KIND_URL: _ClassVar[FindingKind]
+    FINDING_KIND_QUOTE: _ClassVar[FindingKind]
+    FINDING_KIND_DATE: _ClassVar[FindingKind]
+    FINDING_KIND_NEGATION: _ClassVar[FindingKind]
+VERDICT_UNSPECIFIED: Verdict
+VERDICT_SUPPORTED: Verdict
+VERDICT_UNSUPPORTED: Verdict
+VERDICT_CONTRADICTED: Verdict
+VERDICT_UNVERIFIABLE: Verdict
+HALLUCINATION_RISK_UNSPECIFIED: HallucinationRisk
+HALLUCINATION_RISK_LOW: HallucinationRisk
+HALLUCINATION_RISK_MEDIUM: HallucinationRisk
+HALLUCINATION_RISK_HIGH: HallucinationRisk
+FINDING_KIND_UNSPECIFIED: FindingKind
+FINDING_KIND_NUMBER: FindingKind
+FINDING_KIND_VERSION: FindingKind
+FINDING_KIND_IDENTIFIER: FindingKind
+FINDING_KIND_FLAG: FindingKind
+FINDING_KIND_ENVIRONMENT_VARIABLE: FindingKind
+FINDING_KIND_PATH: FindingKind
+FINDING_KIND_URL: FindingKind
+FINDING_KIND_QUOTE: FindingKind
+FINDING_KIND_DATE: FindingKind
+FINDING_KIND_NEGATION: FindingKind
+
+class PassageGrade(_message.Message):
+    __slots__ = ("score", "relevant", "reasoning")
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    RELEVANT_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
+    score: float
+    relevant: bool
+    reasoning: str
+    def __init__(self, score: _Optional[float] = ..., relevant: _Optional[bool] = ..., reasoning: _Optional[str] = ...) -> None: ...
+
+class Evidence(_message.Message):
+    __slots__ = ("passage_id", "quote", "span")
+    PASSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUOTE_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    passage_id: str
+    quote: str
+    span: _passage_pb2.Span
+    def __init__(self, passage_id: _Optional[str] = ..., quote: _Optional[str] = ..., span: _Optional[_Union[_passage_pb2.Span, _Mapping]] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("claim_id", "text", "span", "verdict", "support", "evidence", "explanation")
+    CLAIM_ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    SUPPORT_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    claim_id: str
+    text: str
+    span: _passage_pb2.Span
+    verdict: Verdict
+    support: float
+    evidence: _containers.RepeatedCompositeFieldContainer[Evidence]
+    explanation: str
+    def __init__(self, claim_id: _Optional[str] = ..., text: _Optional[str] = ..., span: _Optional[_Union[_passage_pb2.Span, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, str]] = ..., support: _Optional[float] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., explanation: _Optional[str] = ...) -> None: ...
+
+class GuardFinding(_message.Message):
+    __slots__ = ("kind", "text", "span", "explanation", "claim_id")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_ID_FIELD_NUMBER: _ClassVar[int]
+    kind: FindingKind
+    text: str
+    span: _passage_pb2.Span
+    explanation: str
+    claim_id: str
+    def __init__(self, kind: _Optional[_Union[FindingKind, str]] = ..., text: _Optional[str] = ..., span: _Optional[_Union[_passage_pb2.Span, _Mapping]] = ..., explanation: _Optional[str] = ..., claim_id: _Optional[str] = ...) -> None: ...
+
+class AnswerGrade(_message.Message):
+    __slots__ = ("claims", "faithfulness_score", "hallucination_risk", "problematic_claim_ids", "findings", "refinement_suggestion", "model")
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    FAITHFULNESS_SCORE_FIELD_NUMBER: _ClassVar[int]
+    HALLUCINATION_RISK_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMATIC_CLAIM_IDS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    REFINEMENT_SUGGESTION_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    faithfulness_score: float
+    hallucination_risk: HallucinationRisk
+    problematic_claim_ids: _containers.RepeatedScalarFieldContainer[str]
+    findings: _containers.RepeatedCompositeFieldContainer[GuardFinding]
+    refinement_suggestion: str
+    model: str
+    def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., faithfulness_score: _Optional[float] = ..., hallucination_risk: _Optional[_Union[HallucinationRisk, str]] = ..., problematic_claim_ids: _Optional[_Iterable[str]] = ..., findings: _Optional[_Iterable[_Union[GuardFinding, _Mapping]]] = ..., refinement_suggestion: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...

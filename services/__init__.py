@@ -1,0 +1,1 @@
+"""The four services. None imports another."""

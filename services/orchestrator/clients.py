@@ -1,0 +1,164 @@
+"""The other services over gRPC, as the ports of the answer workflow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from errata.generator.v1 import generator_service_pb2 as generator_pb2
+from errata.generator.v1 import generator_service_pb2_grpc as generator_grpc
+from errata.judge.v1 import judge_service_pb2 as judge_pb2
+from errata.judge.v1 import judge_service_pb2_grpc as judge_grpc
+from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
+from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from errata_kit.errors import ErrataError, ModelTruncated
+from errata_kit.grades import Claim, PassageGrade
+from errata_kit.passages import Passage
+from errata_kit.rpc import convert
+from errata_kit.rpc.channels import outgoing, reading
+from errata_kit.rpc.status import from_detail, from_rpc_error
+from services.orchestrator.workflows.answer.ports import (
+    BroadenedQuery,
+    GradedAnswer,
+    PassageResult,
+    WrittenAnswer,
+)
+from services.orchestrator.workflows.answer.state import AnswerRequest
+
+
+async def until_serving(channel: grpc.aio.Channel, name: str) -> None:
+    """Return once a service has said SERVING. Asks again as long as it takes."""
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    while True:
+        try:
+            reply = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=2)
+            if reply.status == health_pb2.HealthCheckResponse.SERVING:
+                return
+        except grpc.aio.AioRpcError:
+            pass
+        await asyncio.sleep(0.1)
+
+
+class RetrieverClient:
+    """Searches."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = retriever_grpc.RetrieverServiceStub(channel)
+
+    async def search(self, request: AnswerRequest, query: str) -> tuple[Passage, ...]:
+        """The passages that fit the query, best first."""
+        message = retriever_pb2.SearchRequest(
+            collection=request.collection,
+            query=query,
+            top_k=request.settings.top_k,
+            mode=convert.mode_to(request.settings.search_mode),
+            filter=convert.filter_to(request.filter),
+        )
+        try:
+            reply = await self._stub.Search(message, **outgoing())
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, "retriever") from None
+        return tuple(convert.passage_from(item.passage) for item in reply.passages)
+
+
+class JudgeClient:
+    """Grades."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = judge_grpc.JudgeServiceStub(channel)
+
+    async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[PassageResult]:
+        """One result a passage. A stream that breaks leaves the passages that are missing as errors, not as grades."""
+        request = judge_pb2.GradePassagesRequest(
+            question=question, passages=[convert.passage_to(passage) for passage in passages]
+        )
+        waiting = {passage.passage_id for passage in passages}
+        failure: ErrataError | None = None
+        async with reading(self._stub.GradePassages(request, **outgoing())) as replies:
+            try:
+                async for reply in replies:
+                    if reply.passage_id in waiting:
+                        waiting.discard(reply.passage_id)
+                        yield _passage_result(reply)
+            except grpc.aio.AioRpcError as error:
+                failure = from_rpc_error(error, "judge")
+        if failure is not None and len(waiting) == len(passages):
+            raise failure
+        for passage in passages:
+            if passage.passage_id in waiting:
+                missing = failure or ModelTruncated("The judge sent no grade for this passage")
+                yield PassageResult(passage.passage_id, missing)
+
+    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
+        """Claims, verdicts and the score."""
+        request = judge_pb2.GradeAnswerRequest(
+            question=question, answer=answer, passages=[convert.passage_to(passage) for passage in passages]
+        )
+        try:
+            reply = await self._stub.GradeAnswer(request, **outgoing())
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, "judge") from None
+        return GradedAnswer(convert.answer_grade_from(reply.grade), convert.model_calls_from(reply.usage))
+
+
+class GeneratorClient:
+    """Writes."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = generator_grpc.GeneratorServiceStub(channel)
+
+    async def broaden_query(self, question: str, current: str, tried: tuple[str, ...]) -> BroadenedQuery:
+        """A query that was not tried yet."""
+        request = generator_pb2.BroadenQueryRequest(question=question, current_query=current, tried_queries=tried)
+        try:
+            reply = await self._stub.BroadenQuery(request, **outgoing())
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, "generator") from None
+        calls = convert.model_calls_from(reply.usage)
+        return BroadenedQuery(reply.query, reply.exhausted, tuple(reply.removed_terms), calls)
+
+    async def generate_answer(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[str | WrittenAnswer]:
+        """Deltas, then the whole answer."""
+        request = generator_pb2.GenerateAnswerRequest(
+            question=question, passages=[convert.passage_to(passage) for passage in passages]
+        )
+        async for piece in _written(self._stub.GenerateAnswer(request, **outgoing())):
+            yield piece
+
+    async def refine_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], failing: tuple[Claim, ...], suggestion: str
+    ) -> AsyncIterator[str | WrittenAnswer]:
+        """Deltas, then the whole corrected answer."""
+        request = generator_pb2.RefineAnswerRequest(
+            question=question,
+            answer=answer,
+            passages=[convert.passage_to(passage) for passage in passages],
+            failing_claims=[convert.claim_to(claim) for claim in failing],
+            refinement_suggestion=suggestion,
+        )
+        async for piece in _written(self._stub.RefineAnswer(request, **outgoing())):
+            yield piece
+
+
+def _passage_result(reply: judge_pb2.GradePassagesResponse) -> PassageResult:
+    graded = reply.WhichOneof("result") == "grade"
+    result: PassageGrade | ErrataError = convert.grade_from(reply.grade) if graded else from_detail(reply.error)
+    return PassageResult(reply.passage_id, result, convert.model_calls_from(reply.usage))
+
+
+async def _written(call: Any) -> AsyncIterator[str | WrittenAnswer]:
+    ended = False
+    async with reading(call) as replies:
+        try:
+            async for reply in replies:
+                if reply.WhichOneof("result") == "answer":
+                    ended = True
+                    yield WrittenAnswer(convert.answer_from(reply.answer), convert.model_calls_from(reply.usage))
+                else:
+                    yield reply.delta
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, "generator") from None
+    if not ended:
+        raise ModelTruncated("The generator's stream ended without the whole answer")

@@ -1,0 +1,67 @@
+"""Live events of one run, to any number of watchers. A slow watcher loses deltas, never events, and slows nobody."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from services.orchestrator.runs.events import TraceEvent
+
+# A watcher that is this far behind gets no further deltas: the whole text comes with the next stored event.
+_MAX_DELTAS_WAITING: Final = 256
+
+
+class Watcher:
+    """One watcher's queue. Stored events of a run are few and bounded by its limits, so they always fit."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[TraceEvent] = deque()
+        self._arrived = asyncio.Event()
+        self._closed = False
+
+    def put(self, event: TraceEvent) -> None:
+        """Hand an event over."""
+        if event.sequence == 0 and len(self._waiting) >= _MAX_DELTAS_WAITING:
+            return
+        self._waiting.append(event)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """No more events come."""
+        self._closed = True
+        self._arrived.set()
+
+    async def next(self) -> TraceEvent | None:
+        """The next event; None when the feed is closed and empty."""
+        while not self._waiting:
+            if self._closed:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._waiting.popleft()
+
+
+class Feed:
+    """The watchers of a run under way."""
+
+    def __init__(self) -> None:
+        self._watchers: set[Watcher] = set()
+
+    def subscribe(self) -> Watcher:
+        """Add a watcher; it sees what is published from now on."""
+        watcher = Watcher()
+        self._watchers.add(watcher)
+        return watcher
+
+    def unsubscribe(self, watcher: Watcher) -> None:
+        """Remove a watcher."""
+        self._watchers.discard(watcher)
+
+    def publish(self, event: TraceEvent) -> None:
+        """Hand an event to every watcher."""
+        for watcher in self._watchers:
+            watcher.put(event)
+
+    def close(self) -> None:
+        """Tell every watcher that no more events come."""
+        for watcher in self._watchers:
+            watcher.close()

@@ -1,0 +1,1 @@
+"""The workflows: one folder each, registered in services.orchestrator.__main__."""

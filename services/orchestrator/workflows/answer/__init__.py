@@ -1,0 +1,1 @@
+"""The answer workflow: retrieve, grade, answer, check, correct."""

@@ -1,0 +1,80 @@
+"""What an answer run knows. Everything here can be checkpointed: frozen values, no connections."""
+
+from typing import Annotated, TypedDict
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from errata_kit.bounds import UnitScore
+from errata_kit.grades import AnswerGrade, PassageGrade
+from errata_kit.passages import Answer, Passage
+from errata_kit.search import MetadataFilter, SearchMode
+from errata_kit.usage import ModelCall
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSettings:
+    """The limits of a run. The proto's AnswerSettings says what each means."""
+
+    top_k: Annotated[int, Field(ge=1, le=100)] = 5
+    relevance_threshold: UnitScore = 0.75
+    min_relevant: Annotated[int, Field(ge=1, le=100)] = 1
+    max_retrievals: Annotated[int, Field(ge=1, le=10)] = 3
+    faithfulness_threshold: UnitScore = 0.80
+    max_refinements: Annotated[int, Field(ge=0, le=5)] = 1
+    search_mode: SearchMode = SearchMode.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """What was asked. draft_answer is an answer from elsewhere; empty means that one is to be generated."""
+
+    question: str
+    collection: str
+    settings: AnswerSettings = AnswerSettings()
+    draft_answer: str = ""
+    filter: MetadataFilter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GradedPassage:
+    """A passage with its grade, and the retrieval that found it."""
+
+    passage: Passage
+    grade: PassageGrade
+    retrieval: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerState:
+    """The state of the graph. request never changes; query is what is searched next."""
+
+    request: AnswerRequest
+    query: str
+    queries: tuple[str, ...] = ()
+    pending: tuple[Passage, ...] = ()
+    graded: tuple[GradedPassage, ...] = ()
+    exhausted: bool = False
+    answer: Answer | None = None
+    grade: AnswerGrade | None = None
+    refinements: int = 0
+    model_calls: tuple[ModelCall, ...] = ()
+
+    @property
+    def retrievals(self) -> int:
+        """Retrievals made so far."""
+        return len(self.queries)
+
+
+class AnswerUpdate(TypedDict, total=False):
+    """What a node changes."""
+
+    query: str
+    queries: tuple[str, ...]
+    pending: tuple[Passage, ...]
+    graded: tuple[GradedPassage, ...]
+    exhausted: bool
+    answer: Answer | None
+    grade: AnswerGrade | None
+    refinements: int
+    model_calls: tuple[ModelCall, ...]
