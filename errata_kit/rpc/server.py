@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -20,7 +21,8 @@ from errata_kit.rpc.limits import MESSAGE_BYTES
 from errata_kit.settings import ServiceSettings
 
 _log = get_logger("errata.server")
-_REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
+_PARENT_CHECK_SECONDS: Final = 1.0
+_REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 
 
 async def _nothing() -> None:
@@ -79,7 +81,10 @@ async def serve(service: Service, settings: ServiceSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with running(service, settings) as started:
         _log.info("listening", host=settings.host, port=started.port, metrics_port=started.metrics_port)
+        orphaned = asyncio.create_task(_orphaned(stop)) if settings.exit_with_parent else None
         await stop.wait()
+        if orphaned is not None:
+            await stop_task(orphaned)
         _log.info("draining", grace_seconds=settings.drain_grace_seconds)
         await started.health.enter_graceful_shutdown()
         await asyncio.sleep(settings.drain_pause_seconds)
@@ -115,6 +120,13 @@ async def running(service: Service, settings: ServiceSettings) -> AsyncIterator[
                 await server.stop(0)
     finally:
         await service.close()
+
+
+async def _orphaned(stop: asyncio.Event) -> None:
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 - the kernel sends no event for it
+        await asyncio.sleep(_PARENT_CHECK_SECONDS)
+    stop.set()
 
 
 async def _announce(service: Service, checks: health.aio.HealthServicer) -> None:

@@ -1,0 +1,97 @@
+"""`errata documents` and `errata collections`."""
+
+from errata.retriever.v1 import retriever_service_pb2 as pb2
+from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
+from rich.console import Console
+from rich.table import Table
+
+from errata_cli.terminal import ExitCode, errors, output, run_command
+from errata_kit.rpc.channels import open_channel
+
+
+def documents(collection: str, prefix: str, delete: tuple[str, ...], target: str) -> int:
+    """List documents, or delete some."""
+    command = _delete_documents(collection, delete, target) if delete else _documents(collection, prefix, target)
+    return run_command(command, "retriever", target)
+
+
+def collections(delete: str, target: str) -> int:
+    """List collections, or delete one."""
+    return run_command(_delete_collection(delete, target) if delete else _collections(target), "retriever", target)
+
+
+async def _documents(collection: str, prefix: str, target: str) -> int:
+    rows: list[tuple[str, ...]] = []
+    channel = open_channel(target)
+    try:
+        stub = pb2_grpc.RetrieverServiceStub(channel)
+        token = ""
+        while True:
+            request = pb2.ListDocumentsRequest(
+                collection=collection, document_id_prefix=prefix, page_size=500, page_token=token
+            )
+            page = await stub.ListDocuments(request)
+            rows += [(item.document_id, item.title, str(item.chunks)) for item in page.documents]
+            token = page.next_page_token
+            if not token:
+                break
+    finally:
+        await channel.close()
+    _show(output(), ("document", "title", "chunks"), rows)
+    return ExitCode.OK
+
+
+async def _collections(target: str) -> int:
+    rows: list[tuple[str, ...]] = []
+    channel = open_channel(target)
+    try:
+        stub = pb2_grpc.RetrieverServiceStub(channel)
+        token = ""
+        while True:
+            page = await stub.ListCollections(pb2.ListCollectionsRequest(page_size=500, page_token=token))
+            rows += [
+                (item.name, str(item.documents), str(item.chunks), item.embedding_model or "none") for item in page.collections
+            ]
+            token = page.next_page_token
+            if not token:
+                break
+    finally:
+        await channel.close()
+    _show(output(), ("collection", "documents", "chunks", "embedding model"), rows)
+    return ExitCode.OK
+
+
+async def _delete_documents(collection: str, ids: tuple[str, ...], target: str) -> int:
+    channel = open_channel(target)
+    try:
+        stub = pb2_grpc.RetrieverServiceStub(channel)
+        reply = await stub.DeleteDocuments(pb2.DeleteDocumentsRequest(collection=collection, document_ids=ids))
+    finally:
+        await channel.close()
+    for document_id in reply.deleted_document_ids:
+        output().print(f"deleted  {document_id}", markup=False)
+    for document_id in reply.unknown_document_ids:
+        errors().print(f"unknown  {document_id}", markup=False)
+    return ExitCode.FAILED if reply.unknown_document_ids else ExitCode.OK
+
+
+async def _delete_collection(name: str, target: str) -> int:
+    channel = open_channel(target)
+    try:
+        await pb2_grpc.RetrieverServiceStub(channel).DeleteCollection(pb2.DeleteCollectionRequest(collection=name))
+    finally:
+        await channel.close()
+    output().print(f"deleted  {name}", markup=False)
+    return ExitCode.OK
+
+
+def _show(console: Console, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    if not console.is_terminal:
+        # Tabs, so that cut and awk work.
+        for row in rows:
+            console.print("\t".join(row), markup=False)
+        return
+    table = Table(*columns, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table if rows else "nothing yet")

@@ -1,0 +1,65 @@
+"""What all commands share: consoles, exit codes, and errors as one clear sentence."""
+
+import asyncio
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any
+
+import grpc
+from rich.console import Console
+
+from errata_kit.errors import ErrataError, Reason
+from errata_kit.rpc.status import from_rpc_error
+
+
+class ExitCode(IntEnum):
+    """What the process tells its caller."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+
+
+class UsageError(Exception):
+    """What was asked for on the command line can't be done; the message says why."""
+
+
+def output() -> Console:
+    """Standard output: colours on a terminal, plain text of any width in a pipe."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=10_000, no_color=True, emoji=False)
+
+
+def errors() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def run_command(command: Coroutine[Any, Any, int], service: str, target: str) -> int:
+    """Run a command that calls a service, and turn what goes wrong into one sentence and an exit code."""
+    try:
+        return asyncio.run(command)
+    except KeyboardInterrupt:
+        errors().print("errata: interrupted", markup=False)
+        return ExitCode.FAILED
+    except UsageError as error:
+        errors().print(f"errata: {error}", markup=False)
+        return ExitCode.USAGE
+    except grpc.aio.AioRpcError as error:
+        known = from_rpc_error(error, service)
+    except ErrataError as error:
+        known = error
+    errors().print(f"errata: {sentence(known, target)}", markup=False)
+    return ExitCode.USAGE if known.why is Reason.INVALID_FIELD else ExitCode.FAILED
+
+
+def sentence(error: ErrataError, target: str) -> str:
+    """The error for people, with what they can do about it."""
+    match error.why:
+        case Reason.SERVICE_UNAVAILABLE if error.metadata.get("service") in {"orchestrator", "retriever"}:
+            return f"{error.message} at {target}. Is the suite up? Start it with: errata up"
+        case Reason.COLLECTION_NOT_FOUND:
+            return f"{error.message}. Make it with: errata ingest PATH --collection {error.metadata.get('collection', '')}"
+        case _:
+            return f"{error.message} [{error.why.value}]"
