@@ -53,6 +53,7 @@ def run(docs: Path, data_dir: Path) -> int:
     if not docs.is_dir():
         errors().print(f"errata: {docs} is no folder; run the demo where the documents are, or name them with --docs")
         return ExitCode.USAGE
+    data_dir.mkdir(parents=True, exist_ok=True)
     try:
         return asyncio.run(_demo(output(), docs, data_dir))
     except StackError as error:
@@ -62,7 +63,6 @@ def run(docs: Path, data_dir: Path) -> int:
 
 async def _demo(console: Console, docs: Path, data_dir: Path) -> int:
     started = time.monotonic()
-    data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir / "services.log"
     with log.open("w", encoding="utf-8") as lines:
         plan = StackPlan.on_free_ports(data_dir, _OFFLINE)

@@ -5,9 +5,8 @@
     ├── NotFound                 CollectionNotFound, RunNotFound
     ├── DocumentRejected         a document can't be ingested
     ├── IndexUnavailable         the index can't be reached, or its folder is locked
-    ├── EmbeddingFailed          the embedding model failed
-    ├── EmbeddingMismatch        a collection was made with another model
-    ├── ModelError               one class for each way in which a language model fails
+    ├── ModelError               one class for each way in which a model fails: ModelUnavailable, ModelRefused,
+    │                            ModelOutputInvalid, EmbeddingFailed, EmbeddingMismatch and so on
     ├── JudgementIncomplete      nothing could be judged
     ├── ServiceUnavailable       another service of the suite can't be reached
     ├── Overloaded, Draining     not now
@@ -21,7 +20,10 @@ The message of an error is for callers: one sentence without the text of a drive
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from errata_kit.usage import ModelCall
 
 
 class Reason(StrEnum):
@@ -44,6 +46,7 @@ class Reason(StrEnum):
     MODEL_FILTERED = "MODEL_FILTERED"
     MODEL_OUTPUT_INVALID = "MODEL_OUTPUT_INVALID"
     MODEL_CONTEXT_EXCEEDED = "MODEL_CONTEXT_EXCEEDED"
+    MODEL_REQUEST_REJECTED = "MODEL_REQUEST_REJECTED"
     JUDGEMENT_INCOMPLETE = "JUDGEMENT_INCOMPLETE"
     RUN_NOT_FOUND = "RUN_NOT_FOUND"
     RUN_NOT_WAITING = "RUN_NOT_WAITING"
@@ -65,20 +68,23 @@ class ErrataError(Exception):
     """
 
     reason: ClassVar[Reason] = Reason.INTERNAL
+    default_message: ClassVar[str] = "Something went wrong inside Errata; its log has the rest"
 
     def __init__(
         self,
-        message: str,
+        message: str = "",
         *,
         metadata: Mapping[str, str] | None = None,
         retry_after: float | None = None,
         detail: str = "",
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = message or self.default_message
+        super().__init__(self.message)
         self.metadata: dict[str, str] = dict(metadata or {})
         self.retry_after = retry_after
         self.detail = detail
+        self.model_calls: tuple[ModelCall, ...] = ()
+        """Model calls that were made before it failed: they cost money all the same."""
 
     @property
     def why(self) -> Reason:
@@ -145,74 +151,106 @@ class IndexUnavailable(ErrataError):
     reason = Reason.INDEX_UNAVAILABLE
 
 
-class EmbeddingFailed(ErrataError):
-    """The embedding model failed, or returned vectors that can't be used."""
-
-    reason = Reason.EMBEDDING_FAILED
-
-
-class EmbeddingMismatch(ErrataError):
-    """The collection was made with another embedding model or size."""
-
-    reason = Reason.EMBEDDING_MISMATCH
-
-
 class ModelError(ErrataError):
-    """A language model failed. Its subclasses say how; none of them is ever a verdict."""
-
-    reason = Reason.MODEL_UNAVAILABLE
+    """A call of a language or embedding model gave no usable result. Its subclasses say why; none is ever a verdict."""
 
 
 class ModelUnavailable(ModelError):
-    """The model API can't be reached, or answers with a server error."""
+    """The endpoint can't be reached, fails, or does not speak the protocol. metadata: cause."""
+
+    reason = Reason.MODEL_UNAVAILABLE
+    default_message = "The model endpoint is unavailable"
 
 
 class ModelRateLimited(ModelError):
-    """The model API is rate limited beyond our retries."""
+    """The endpoint takes no more requests for now; retry_after is set when it said how long."""
 
     reason = Reason.MODEL_RATE_LIMITED
+    default_message = "The model endpoint limits the rate of requests"
 
 
 class ModelQuotaExhausted(ModelError):
-    """The account behind the key has no quota left. Retrying is useless."""
+    """The account's budget at the provider is used up; waiting does not help."""
 
     reason = Reason.MODEL_QUOTA_EXHAUSTED
+    default_message = "The quota at the model provider is used up"
 
 
 class ModelAuthenticationFailed(ModelError):
-    """The model API rejects the key, or the key may not use the model."""
+    """The provider does not accept the key, or the key may not use the model."""
 
     reason = Reason.MODEL_AUTHENTICATION
+    default_message = "The model provider rejected the credentials"
 
 
-class ModelRefused(ModelError):
-    """The model refused."""
+class ModelRequestRejected(ModelError):
+    """The endpoint will never accept this request: unknown model, unsupported schema or parameter. metadata: status."""
 
-    reason = Reason.MODEL_REFUSED
-
-
-class ModelTruncated(ModelError):
-    """The output was cut at the length limit, or the stream ended early."""
-
-    reason = Reason.MODEL_TRUNCATED
-
-
-class ModelFiltered(ModelError):
-    """The provider's content filter stopped the output."""
-
-    reason = Reason.MODEL_FILTERED
-
-
-class ModelOutputInvalid(ModelError):
-    """The output is not what was asked for."""
-
-    reason = Reason.MODEL_OUTPUT_INVALID
+    reason = Reason.MODEL_REQUEST_REJECTED
+    default_message = "The model endpoint rejected the request; the configured model may not support it"
 
 
 class ModelContextExceeded(ModelError):
     """The prompt is longer than the model's context."""
 
     reason = Reason.MODEL_CONTEXT_EXCEEDED
+    default_message = "The text is too long for the model's context window"
+
+
+class ModelRefused(ModelError):
+    """The model declined to answer."""
+
+    reason = Reason.MODEL_REFUSED
+    default_message = "The model refused to answer"
+
+
+class ModelFiltered(ModelError):
+    """The provider's content filter withheld the prompt or the answer."""
+
+    reason = Reason.MODEL_FILTERED
+    default_message = "The provider's content filter stopped the model"
+
+
+class ModelTruncated(ModelError):
+    """The output was cut at the length limit, or a stream ended early."""
+
+    reason = Reason.MODEL_TRUNCATED
+    default_message = "The model's answer was cut off before it was complete"
+
+
+class ModelOutputInvalid(ModelError):
+    """The model answered, but not with what was asked for. metadata: cause."""
+
+    reason = Reason.MODEL_OUTPUT_INVALID
+    default_message = "The model's answer does not have the required form"
+
+
+class EmbeddingFailed(ModelError):
+    """The embedding model failed, or returned something else than one finite vector a text. metadata: cause."""
+
+    reason = Reason.EMBEDDING_FAILED
+    default_message = "The embedding model returned vectors that can't be used"
+
+
+class EmbeddingMismatch(ModelError):
+    """The collection was made with another embedding model or size. metadata: collection, expected, actual."""
+
+    reason = Reason.EMBEDDING_MISMATCH
+    default_message = "The embedding model returned vectors of another size"
+
+
+class DeadlineExceeded(ErrataError):
+    """The deadline passed."""
+
+    reason = Reason.DEADLINE_EXCEEDED
+    default_message = "The deadline passed"
+
+
+class ModelDeadlineExceeded(ModelError, DeadlineExceeded):
+    """The caller's time ran out while a model was working."""
+
+    reason = Reason.DEADLINE_EXCEEDED
+    default_message = "The deadline passed before the model answered"
 
 
 class JudgementIncomplete(ErrataError):
@@ -237,12 +275,6 @@ class Draining(ErrataError):
     """The service is shutting down; another replica takes the call."""
 
     reason = Reason.DRAINING
-
-
-class DeadlineExceeded(ErrataError):
-    """The deadline passed."""
-
-    reason = Reason.DEADLINE_EXCEEDED
 
 
 class RunCancelled(ErrataError):

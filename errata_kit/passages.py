@@ -53,3 +53,10 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     model: str = ""
     refusal: bool = False
+
+
+def different_ids(passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
+    """The passages, when no two have the same passage_id; ValueError otherwise."""
+    if len({passage.passage_id for passage in passages}) != len(passages):
+        raise ValueError("must have different passage_ids")
+    return passages

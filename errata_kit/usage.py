@@ -15,7 +15,8 @@ class ModelCall:
     """One call of a model.
 
     Input tokens include the cached ones. estimated: the API sent no usage, so the tokens are characters / 4.3. cost_micros is
-    in millionths of a dollar at list price, None when the price is unknown. error is None when the call succeeded.
+    in millionths of a dollar at list price, None when the price is unknown. attempts are the HTTP requests sent; 0 when
+    the time ran out in the queue. error is None when the call succeeded. served_model is the name in the endpoint's answer.
     """
 
     model: str
@@ -29,3 +30,4 @@ class ModelCall:
     latency_seconds: Annotated[float, Field(ge=0)] = 0.0
     attempts: Count = 1
     error: Reason | None = None
+    served_model: str = ""

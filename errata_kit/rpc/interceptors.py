@@ -98,7 +98,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             known = _known(error)
             if known is None:
                 _log.exception("call_failed", method=method)
-                known = ErrataError("Something went wrong inside Errata; its log has the rest")
+                known = ErrataError()
             code = STATUS_OF_REASON[known.why].name
             if not isinstance(known, InvalidFields) and known.detail:
                 _log.warning("call_error", method=method, reason=known.why.value, detail=known.detail[:2000])

@@ -44,6 +44,7 @@ STATUS_OF_REASON: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.MODEL_FILTERED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.MODEL_OUTPUT_INVALID: grpc.StatusCode.UNAVAILABLE,
     Reason.MODEL_CONTEXT_EXCEEDED: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.MODEL_REQUEST_REJECTED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.JUDGEMENT_INCOMPLETE: grpc.StatusCode.UNAVAILABLE,
     Reason.RUN_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.RUN_NOT_WAITING: grpc.StatusCode.FAILED_PRECONDITION,

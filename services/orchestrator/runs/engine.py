@@ -150,7 +150,7 @@ class RunEngine:
                 result = _failed(error)
             except Exception:
                 _log.exception("run_broke")
-                result = _failed(ErrataError("Something went wrong inside Errata; its log has the rest"))
+                result = _failed(ErrataError())
             elapsed = time.monotonic() - started
             result = replace(result, elapsed_seconds=elapsed)
             if result.error is not None:

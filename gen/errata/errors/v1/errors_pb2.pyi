@@ -38,6 +38,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_CANCELLED: _ClassVar[ErrorReason]
     ERROR_REASON_INTERNAL: _ClassVar[ErrorReason]
     ERROR_REASON_SERVICE_UNAVAILABLE: _ClassVar[ErrorReason]
+    ERROR_REASON_MODEL_REQUEST_REJECTED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_INVALID_FIELD: ErrorReason
 ERROR_REASON_UNAUTHENTICATED: ErrorReason
@@ -67,6 +68,7 @@ ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason
 ERROR_REASON_CANCELLED: ErrorReason
 ERROR_REASON_INTERNAL: ErrorReason
 ERROR_REASON_SERVICE_UNAVAILABLE: ErrorReason
+ERROR_REASON_MODEL_REQUEST_REJECTED: ErrorReason
 
 class ErrorDetail(_message.Message):
     __slots__ = ("reason", "message", "metadata")

@@ -1,0 +1,181 @@
+"""One model call from its start to its end: attempts, deadline, usage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from errata_kit.errors import ModelDeadlineExceeded, ModelError, ModelUnavailable, Reason
+from errata_kit.llm.openai_faults import Failure, classify
+from errata_kit.llm.pricing import PriceList
+from errata_kit.llm.retry import RetryPolicy
+from errata_kit.llm.usage import TokenCount, UsageRecorder, estimate_tokens, ignore_usage
+from errata_kit.usage import ModelCall
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """What is known before a call. Durations are seconds.
+
+    Attributes:
+        timeout_seconds: the client's own limit for the whole call.
+        caller_seconds: what remains of the caller's deadline; None without one.
+        prompt_characters: the length of everything sent, for an estimate of its tokens.
+    """
+
+    model: str
+    operation: str
+    prompt_version: str
+    prompt_characters: int
+    timeout_seconds: float
+    caller_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRules:
+    """How a client treats all of its calls."""
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    prices: PriceList = field(default_factory=PriceList)
+    record: UsageRecorder = ignore_usage
+
+
+class Call:
+    """The state of one call. Only `Call.begin` makes one; its end is recorded exactly once.
+
+    Attributes:
+        attempts: requests sent so far.
+        tokens: what the endpoint reported for the last request, if it did.
+        received_characters: length of the text that arrived, for an estimate of its tokens.
+        served_model: the model's name in the endpoint's answer.
+    """
+
+    def __init__(self, plan: CallPlan, rules: CallRules) -> None:
+        self._plan = plan
+        self._rules = rules
+        self._started = asyncio.get_running_loop().time()
+        self._billable = False
+        self._closed = False
+        self.attempts = 0
+        self.tokens: TokenCount | None = None
+        self.received_characters = 0
+        self.served_model = ""
+
+    @classmethod
+    @contextmanager
+    def begin(cls, plan: CallPlan, rules: CallRules) -> Iterator[Call]:
+        """Open a call; whatever ends the block, its usage is recorded, and put on a `ModelError`."""
+        call = cls(plan, rules)
+        try:
+            yield call
+        except ModelError as error:
+            error.model_calls = (call.close(error.reason),)
+            raise
+        except BaseException:
+            call.close(Reason.CANCELLED)
+            raise
+
+    @property
+    def deadline(self) -> float:
+        """When the call must be over, on the loop's clock."""
+        limits = (self._plan.timeout_seconds, self._plan.caller_seconds)
+        return self._started + max(0.0, min(limit for limit in limits if limit is not None))
+
+    @asynccontextmanager
+    async def within_deadline(self) -> AsyncIterator[None]:
+        """Bound the block by the deadline.
+
+        Raises:
+            ModelDeadlineExceeded: when it was the caller's.
+            ModelUnavailable: when it was the client's own limit, so the model took too long.
+        """
+        scope = asyncio.timeout_at(self.deadline)
+        try:
+            async with scope:
+                yield
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            own, callers = self._plan.timeout_seconds, self._plan.caller_seconds
+            if callers is not None and callers <= own:
+                raise ModelDeadlineExceeded(detail=f"after {callers:.3f} s") from error
+            raise ModelUnavailable(
+                "The model did not answer in time.",
+                metadata={"cause": "timeout"},
+                detail=f"no answer within {own:.3f} s",
+            ) from error
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Run `attempt` until it succeeds, fails for good, or no attempt or time is left.
+
+        Raises:
+            ModelError: what the last failure means.
+        """
+        async with self.within_deadline():
+            while True:
+                try:
+                    return await attempt()
+                except Exception as error:
+                    await self.pause_after(error)
+
+    def sending(self) -> None:
+        """Note that a request goes out: from here on it may cost something."""
+        self.attempts += 1
+        self._billable = True
+        self.tokens = None
+        self.received_characters = 0
+
+    async def pause_after(self, error: Exception, *, repeatable: bool = True) -> None:
+        """Wait as long as is due before the next attempt. Call it within the deadline.
+
+        Raises:
+            ModelError: when there must be no next attempt, or the pause would outlast the deadline.
+        """
+        if isinstance(error, ModelError):
+            raise error
+        failure = classify(error)
+        self._note(failure)
+        exhausted = self.attempts >= self._rules.retry.max_attempts
+        if not repeatable or not failure.retryable or exhausted:
+            raise failure.error from error
+        pause = self._rules.retry.pause(self.attempts, failure.error.retry_after)
+        if asyncio.get_running_loop().time() + pause >= self.deadline:
+            raise failure.error from error
+        await asyncio.sleep(pause)
+
+    def close(self, error: Reason | None = None) -> ModelCall:
+        """Work out the usage and record it, the first time this is called."""
+        tokens = self.tokens or self._estimate()
+        usage = ModelCall(
+            model=self._plan.model,
+            operation=self._plan.operation,
+            prompt_version=self._plan.prompt_version,
+            input_tokens=tokens.input,
+            cached_input_tokens=tokens.cached_input,
+            output_tokens=tokens.output,
+            cost_micros=self._rules.prices.cost_micros(self._plan.model, tokens),
+            estimated=tokens.estimated,
+            latency_seconds=asyncio.get_running_loop().time() - self._started,
+            attempts=self.attempts,
+            error=error,
+            served_model=self.served_model,
+        )
+        if not self._closed:
+            self._closed = True
+            self._rules.record(usage)
+        return usage
+
+    def _note(self, failure: Failure) -> None:
+        self._billable = failure.billable
+        self.tokens = failure.tokens or self.tokens
+
+    def _estimate(self) -> TokenCount:
+        if not self._billable:
+            return TokenCount()
+        sent = estimate_tokens(self._plan.prompt_characters)
+        return TokenCount(sent, 0, estimate_tokens(self.received_characters), estimated=True)

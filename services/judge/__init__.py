@@ -1,0 +1,1 @@
+"""The judge: grades passages against a question and answers against passages."""

@@ -1,0 +1,71 @@
+"""The judge's messages as domain values, and back. The contract's bounds are enforced here."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from errata.corpus.v1 import passage_pb2
+from errata.judge.v1 import judge_service_pb2 as pb2
+from pydantic import AfterValidator, Field
+
+from errata_kit.bounds import AnswerText, Bounded, Question, validated
+from errata_kit.errors import ErrataError
+from errata_kit.passages import Passage, different_ids
+from errata_kit.rpc import convert
+from errata_kit.rpc.status import to_detail
+from services.judge.assessment import Assessment
+from services.judge.grading.batch import PassageResult
+from services.judge.provider import GradedPassage
+
+Passages = Annotated[tuple[Passage, ...], Field(min_length=1, max_length=100), AfterValidator(different_ids)]
+
+
+class GradePassages(Bounded):
+    """A checked GradePassagesRequest."""
+
+    question: Question
+    passages: Passages
+
+
+class GradeAnswer(Bounded):
+    """A checked GradeAnswerRequest."""
+
+    question: Question
+    answer: AnswerText
+    passages: Passages
+
+
+def grade_passages_from(message: pb2.GradePassagesRequest) -> GradePassages:
+    """What is to be graded. Raises InvalidFields."""
+    return validated(GradePassages, {"question": message.question, "passages": _passages(message.passages)})
+
+
+def grade_answer_from(message: pb2.GradeAnswerRequest) -> GradeAnswer:
+    """What is to be checked. Raises InvalidFields."""
+    values = {"question": message.question, "answer": message.answer, "passages": _passages(message.passages)}
+    return validated(GradeAnswer, values)
+
+
+def passage_result_to(result: PassageResult) -> pb2.GradePassagesResponse:
+    """One passage's grade or error."""
+    match result.result:
+        case GradedPassage() as graded:
+            return pb2.GradePassagesResponse(
+                passage_id=result.passage_id,
+                grade=convert.grade_to(graded.grade),
+                usage=convert.usage_to(graded.model_calls),
+            )
+        case ErrataError() as error:
+            return pb2.GradePassagesResponse(
+                passage_id=result.passage_id, error=to_detail(error), usage=convert.usage_to(error.model_calls)
+            )
+
+
+def assessment_to(assessment: Assessment) -> pb2.GradeAnswerResponse:
+    """An answer's grade."""
+    return pb2.GradeAnswerResponse(
+        grade=convert.answer_grade_to(assessment.grade), usage=convert.usage_to(assessment.model_calls)
+    )
+
+
+def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:
+    return [convert.passage_values(message) for message in messages]

@@ -1,0 +1,1 @@
+"""Grading passages against a question."""

@@ -1,0 +1,43 @@
+"""What judges: a language model, or rules. Everything around it is the same for both."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from errata_kit.grades import PassageGrade
+from errata_kit.passages import Passage
+from errata_kit.usage import ModelCall
+from services.judge.claims.splitting import ClaimText
+from services.judge.claims.verdicts import CheckedClaim
+
+
+@dataclass(frozen=True, slots=True)
+class GradedPassage:
+    """A grade and the model calls behind it."""
+
+    grade: PassageGrade
+    model_calls: tuple[ModelCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedClaims:
+    """A verdict for each claim asked about, in the same order, and the model calls behind them."""
+
+    claims: tuple[CheckedClaim, ...]
+    model_calls: tuple[ModelCall, ...] = ()
+
+
+class Provider(Protocol):
+    """Judges. Raises an ErrataError for what it can't judge; a failure never comes back as a grade or a verdict."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, for the record."""
+        ...
+
+    async def grade_passage(self, question: str, passage: Passage) -> GradedPassage:
+        """Whether a passage helps to answer the question."""
+        ...
+
+    async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
+        """Whether the passages support each claim."""
+        ...

@@ -1,0 +1,58 @@
+"""JudgeService over gRPC: one short method an RPC."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from errata.judge.v1 import judge_service_pb2 as pb2
+from errata.judge.v1 import judge_service_pb2_grpc as pb2_grpc
+
+from errata_kit.metrics import Metrics
+from errata_kit.rpc.server import Service
+from services.judge import convert
+from services.judge.assessment import AnswerAssessor
+from services.judge.grading.batch import PassageGrader
+from services.judge.providers import open_provider
+from services.judge.settings import JudgeSettings
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class JudgeServicer(pb2_grpc.JudgeServiceServicer):
+    """Hands requests to the grader and the assessor."""
+
+    def __init__(self, grader: PassageGrader, assessor: AnswerAssessor) -> None:
+        self._grader = grader
+        self._assessor = assessor
+
+    async def GradePassages(  # noqa: N802
+        self, request: pb2.GradePassagesRequest, context: Context
+    ) -> AsyncIterator[pb2.GradePassagesResponse]:
+        """Stream each grade as it finishes."""
+        asked = convert.grade_passages_from(request)
+        async with contextlib.aclosing(self._grader.grade(asked.question, asked.passages)) as results:
+            async for result in results:
+                yield convert.passage_result_to(result)
+
+    async def GradeAnswer(self, request: pb2.GradeAnswerRequest, context: Context) -> pb2.GradeAnswerResponse:  # noqa: N802
+        """Check each claim."""
+        asked = convert.grade_answer_from(request)
+        assessment = await self._assessor.assess(asked.question, asked.answer, asked.passages)
+        return convert.assessment_to(assessment)
+
+
+async def build(settings: JudgeSettings) -> Service:
+    """Put the service together."""
+    metrics = Metrics()
+    provider, close = open_provider(settings, metrics)
+    servicer = JudgeServicer(PassageGrader(provider, settings.concurrency, metrics), AnswerAssessor(provider, metrics))
+    return Service(
+        name="judge",
+        port=settings.port,
+        metrics_port=settings.metrics_port,
+        proto_name="errata.judge.v1.JudgeService",
+        register=lambda server: pb2_grpc.add_JudgeServiceServicer_to_server(servicer, server),
+        metrics=metrics,
+        close=close,
+    )

@@ -1,0 +1,19 @@
+"""Settings of the judge."""
+
+from pydantic import Field
+
+from errata_kit.llm.settings import ModelSettings
+from errata_kit.settings import ServiceSettings
+
+
+class JudgeSettings(ServiceSettings, ModelSettings):
+    """Which model judges, and how much at a time."""
+
+    port: int = Field(50053, validation_alias="JUDGE_PORT", ge=0, le=65535)
+    """gRPC port; 0 takes a free one."""
+    metrics_port: int = Field(9093, validation_alias="JUDGE_METRICS_PORT", ge=0, le=65535)
+    """Prometheus port; 0 takes a free one."""
+    model: str = Field("gpt-4o-mini", validation_alias="JUDGE_MODEL", min_length=1)
+    """The model of the openai provider."""
+    concurrency: int = Field(8, validation_alias="JUDGE_CONCURRENCY", ge=1, le=256)
+    """Passages of one call that are graded at the same time."""

@@ -1,0 +1,184 @@
+"""The model double's own judgement: plausible, deterministic answers to the prompts that Errata sends.
+
+It reads question, passages and answer from the fences in the prompt and compares words. That is enough for a
+whole stack to run through the double; it says nothing about how good a model would be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tests.harness.model_rules import ChatRequest, Reply
+from tests.harness.model_schema import instance_of
+
+Candidate: TypeAlias = Callable[["Material"], Mapping[str, Any]]
+
+_FENCE = re.compile(r"<<<([^|<>\n]+?) \| ([0-9a-f]+)>>>\n(.*?)\n<<<end \1 \| \2>>>", re.DOTALL)
+_STOP = re.compile(
+    "what|which|when|where|does|with|from|that|this|have|will|would|should|about|into|your|there|their|how|"
+    "the|and|for|are|can|you|not|was|why|who|its|use|using|used"
+)
+_SUPPORTED = 0.6
+_RELEVANT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a prompt is about. Passages keep their order; an id is what follows `passage` in the label."""
+
+    question: str
+    passages: tuple[tuple[str, str], ...]
+    answer: str
+
+
+def material_of(request: ChatRequest) -> Material:
+    """Read the fences; without a question fence the last message is the question."""
+    question = answer = ""
+    passages: list[tuple[str, str]] = []
+    for label, _, text in _FENCE.findall(request.text):
+        kind = label.strip().lower().partition(" ")[0]
+        if kind == "question":
+            question = text
+        elif kind == "passage":
+            passages.append((label.strip()[len("passage") :].strip() or str(len(passages) + 1), text))
+        elif kind in ("answer", "draft", "claim"):
+            answer = text
+    if not question and request.messages:
+        question = request.messages[-1].content
+    return Material(question, tuple(passages), answer)
+
+
+def respond(request: ChatRequest) -> Reply:
+    """The default responder: a valid instance for a schema, cited text otherwise."""
+    material = material_of(request)
+    if request.schema is None:
+        return Reply(_text_for(material))
+    candidate = _candidate_for(request.schema_name or "")
+    return Reply(json.dumps(instance_of(request.schema, candidate(material))))
+
+
+def _candidate_for(name: str) -> Candidate:
+    plain = re.sub(r"[^a-z]", "", name.lower())
+    for fragments, candidate in _CANDIDATES:
+        if any(fragment in plain for fragment in fragments):
+            return candidate
+    return lambda _: {}
+
+
+def _words(text: str) -> set[str]:
+    found = re.findall(r"[a-z][a-z0-9_]+", text.lower())
+    return {word[:6] for word in found if len(word) > 2 and not _STOP.fullmatch(word)}
+
+
+def _sentences(text: str) -> list[str]:
+    bare = re.sub(r"\s*\[\d+\]", "", text)
+    return [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", bare) if part.strip()]
+
+
+def _share(of: str, within: str) -> float:
+    wanted = _words(of)
+    return len(wanted & _words(within)) / len(wanted) if wanted else 0.0
+
+
+def _passage_grade(material: Material) -> Mapping[str, Any]:
+    text = " ".join(text for _, text in material.passages)
+    share = _share(material.question, text)
+    relevant = share >= _RELEVANT
+    score = round(0.5 + 0.5 * share if relevant else 0.6 * share, 3)
+    reason = f"The passage covers {share:.0%} of the question's words."
+    return {
+        "score": score,
+        "relevance": score,
+        "relevance_score": score,
+        "relevant": relevant,
+        "is_relevant": relevant,
+        "reasoning": reason,
+        "reason": reason,
+        "explanation": reason,
+    }
+
+
+def _best_source(claim: str, passages: Sequence[tuple[str, str]]) -> tuple[float, str, str]:
+    options = [
+        (_share(claim, sentence), passage_id, sentence) for passage_id, text in passages for sentence in _sentences(text)
+    ]
+    return max(options, default=(0.0, "", ""), key=lambda option: option[0])
+
+
+def _claim(claim: str, material: Material) -> dict[str, Any]:
+    share, passage_id, sentence = _best_source(claim, material.passages)
+    supported = share >= _SUPPORTED
+    verdict = "SUPPORTED" if supported else "UNSUPPORTED"
+    evidence = [{"passage_id": passage_id, "passage": passage_id, "id": passage_id, "quote": sentence}]
+    return {
+        "claim": claim,
+        "text": claim,
+        "statement": claim,
+        "verdict": verdict,
+        "supported": supported,
+        "evidence": evidence if supported else [],
+        "passage_id": passage_id if supported else None,
+        "quote": sentence if supported else "",
+        "explanation": f"The best source sentence covers {share:.0%} of the claim's words.",
+    }
+
+
+def _answer_grade(material: Material) -> Mapping[str, Any]:
+    claims = [_claim(sentence, material) for sentence in _sentences(material.answer)]
+    failing = [claim["claim"] for claim in claims if not claim["supported"]]
+    score = 1.0 - len(failing) / len(claims) if claims else 0.0
+    suggestion = "Remove what no passage supports: " + "; ".join(failing) if failing else ""
+    return {
+        "claims": claims,
+        "verdicts": claims,
+        "score": score,
+        "faithfulness_score": score,
+        "problematic_claims": failing,
+        "suggestion": suggestion,
+        "refinement_suggestion": suggestion,
+    }
+
+
+def _broader_query(material: Material) -> Mapping[str, Any]:
+    plain = re.sub(r"\bv?\d+(\.\d+)*\b", " ", material.question)
+    words = plain.rstrip("?").split()
+    kept = [word for place, word in enumerate(words) if place == 0 or not word[:1].isupper()]
+    query = " ".join(kept) or material.question
+    return {"query": query, "broadened_query": query, "search_query": query, "removed": []}
+
+
+def _review(material: Material) -> Mapping[str, Any]:
+    score = 0.93
+    names = ("overall", "overall_score", "score", "clarity", "relevance", "completeness")
+    return {
+        **dict.fromkeys((*names, "technical_quality"), score),
+        "approved": True,
+        "issues": [],
+        "suggestions": [],
+        "reasoning": "The draft covers what was asked.",
+    }
+
+
+_CANDIDATES: Sequence[tuple[tuple[str, ...], Candidate]] = (
+    (("passage", "relevance"), _passage_grade),
+    (("broad", "query"), _broader_query),
+    (("review", "criteria"), _review),
+    (("answer", "claim", "faith", "verdict"), _answer_grade),
+)
+
+
+def _text_for(material: Material) -> str:
+    if not material.passages:
+        return f"Here is what was asked for. {material.answer or material.question}".strip()
+    ranked = sorted(
+        (
+            (-_share(material.question, sentence), place, position, sentence)
+            for place, (_, text) in enumerate(material.passages, start=1)
+            for position, sentence in enumerate(_sentences(text))
+        ),
+    )
+    return " ".join(f"{sentence} [{place}]" for _, place, _, sentence in ranked[:3])
