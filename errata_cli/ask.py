@@ -55,7 +55,7 @@ def run(question: Question, target: str, json_lines: bool) -> int:
 def request_for(question: Question, draft_answer: str) -> pb2.AskRequest:
     """The request. Raises UsageError for a condition that is not KEY=VALUE."""
     limits = question.limits
-    mode = "UNSPECIFIED" if limits.mode is SearchMode.DEFAULT else limits.mode.value
+    mode = "UNSPECIFIED" if limits.mode is SearchMode.DEFAULT else limits.mode.name
     return pb2.AskRequest(
         question=question.text,
         collection=question.collection,
@@ -69,7 +69,7 @@ def request_for(question: Question, draft_answer: str) -> pb2.AskRequest:
             max_refinements=limits.max_refinements,
             search_mode=f"SEARCH_MODE_{mode}",
         ),
-        filter=filter_pb2.MetadataFilter(all_of=[_condition(text) for text in question.where]),
+        filter=_filter(question.where),
     )
 
 
@@ -121,11 +121,20 @@ def _read_draft(name: str) -> str:
     return text.strip()
 
 
+def _filter(where: tuple[str, ...]) -> filter_pb2.MetadataFilter | None:
+    if not where:
+        return None
+    conditions = filter_pb2.MetadataFilterList(filters=[_condition(text) for text in where])
+    return filter_pb2.MetadataFilter(all_of=conditions)
+
+
 def _condition(text: str) -> filter_pb2.MetadataFilter:
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise UsageError(f"--where {text}: must be KEY=VALUE")
-    return filter_pb2.MetadataFilter(condition=filter_pb2.MetadataCondition(key=key, equals=value))
+    own = key in {"document_id", "title", "source_uri", "has_code"} or key.startswith("metadata.")
+    condition = filter_pb2.MetadataCondition(field=key if own else f"metadata.{key}", equals=value)
+    return filter_pb2.MetadataFilter(condition=condition)
 
 
 def _print_json(event: trace_pb2.TraceEvent) -> None:

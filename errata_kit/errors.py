@@ -73,8 +73,8 @@ class ErrataError(Exception):
     def __init__(
         self,
         message: str = "",
-        *,
         metadata: Mapping[str, str] | None = None,
+        *,
         retry_after: float | None = None,
         detail: str = "",
     ) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.process_collector import ProcessCollector
 
+from errata_kit.usage import ModelCall
+
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -49,7 +51,7 @@ class Metrics:
         )
         self.model_tokens = Counter(
             "errata_model_tokens",
-            "Tokens; kind is input, cached_input or output.",
+            "Tokens; kind is input (not cached), cached_input or output.",
             ("model", "operation", "kind"),
             registry=self.registry,
         )
@@ -66,6 +68,15 @@ class Metrics:
             registry=self.registry,
         )
         self.chunks_embedded = Counter("errata_chunks_embedded", "Chunks embedded.", registry=self.registry)
+
+    def record_model_call(self, call: ModelCall) -> None:
+        """Count one model call; a recorder for the model clients."""
+        self.model_calls.labels(call.model, call.operation, "ok" if call.error is None else call.error.value).inc()
+        uncached = call.input_tokens - call.cached_input_tokens
+        for kind, tokens in (("input", uncached), ("cached_input", call.cached_input_tokens), ("output", call.output_tokens)):
+            self.model_tokens.labels(call.model, call.operation, kind).inc(max(0, tokens))
+        if call.cost_micros is not None:
+            self.model_cost.labels(call.model).inc(call.cost_micros / 1e6)
 
 
 @contextlib.contextmanager

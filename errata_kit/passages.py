@@ -38,7 +38,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The mark [number] in an answer, the passage it stands for, and the part of the answer that it backs, mark included."""
+    """The mark [number] in an answer, the passage it stands for, and the part of the answer that it backs, mark left out."""
 
     number: int
     passage_id: str

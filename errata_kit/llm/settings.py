@@ -48,7 +48,7 @@ class ModelSettings(BaseSettings):
         """The provider to use: as chosen, else openai when there is a key or an address, else offline."""
         if self.chosen_provider is not None:
             return self.chosen_provider
-        return Provider.OPENAI if self._reachable() else Provider.OFFLINE
+        return Provider.OPENAI if self.reachable() else Provider.OFFLINE
 
     @field_validator("base_url")
     @classmethod
@@ -60,9 +60,10 @@ class ModelSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _has_what_openai_needs(self) -> Self:
-        if self.chosen_provider is Provider.OPENAI and not self._reachable():
+        if self.chosen_provider is Provider.OPENAI and not self.reachable():
             raise ValueError("ERRATA_LLM_PROVIDER=openai needs OPENAI_API_KEY or OPENAI_BASE_URL")
         return self
 
-    def _reachable(self) -> bool:
+    def reachable(self) -> bool:
+        """Whether there is a key or an address."""
         return self.api_key is not None or self.base_url != OPENAI_URL

@@ -1,5 +1,6 @@
 """Messages that two or more services share, as domain values, and back."""
 
+import datetime
 from collections.abc import Iterable
 from typing import Any
 
@@ -215,34 +216,28 @@ def usage_to(calls: Iterable[usage.ModelCall]) -> usage_pb2.Usage:
     return message
 
 
-def filter_from(message: filter_pb2.MetadataFilter, field: str = "filter") -> search.MetadataFilter | None:
+def filter_from(message: filter_pb2.MetadataFilter) -> search.Filter | None:
     """A filter from a request; None when it selects everything. Raises InvalidFields for one that breaks its bounds."""
-    if not message.ByteSize():
+    if message.WhichOneof("kind") is None:
         return None
-    if _depth(message) > search.MAX_FILTER_DEPTH:
-        raise invalid(field, f"must nest at most {search.MAX_FILTER_DEPTH} deep")
-    try:
-        found = _filter(message, field)
-    except ValueError:
-        # pydantic's error; the key's pattern and the values' sizes are all that it checks here.
-        raise invalid(field, "has a key that is not [A-Za-z0-9_.-]{1,128}, or a value over 1024 bytes") from None
-    if found.conditions() > search.MAX_FILTER_CONDITIONS:
-        raise invalid(field, f"must hold at most {search.MAX_FILTER_CONDITIONS} conditions")
-    return found
+    selection = _filter(message, 1)
+    search.validate(selection)
+    return selection
 
 
-def filter_to(selection: search.MetadataFilter | None) -> filter_pb2.MetadataFilter | None:
+def filter_to(selection: search.Filter | None) -> filter_pb2.MetadataFilter | None:
     """A filter as a message."""
-    if selection is None:
-        return None
-    message = filter_pb2.MetadataFilter(
-        all_of=[part for part in map(filter_to, selection.all_of) if part is not None],
-        any_of=[part for part in map(filter_to, selection.any_of) if part is not None],
-        none_of=[part for part in map(filter_to, selection.none_of) if part is not None],
-    )
-    if selection.condition is not None:
-        message.condition.CopyFrom(_condition_to(selection.condition))
-    return message
+    match selection:
+        case None:
+            return None
+        case search.AllOf(parts):
+            return filter_pb2.MetadataFilter(all_of=_filter_list(parts))
+        case search.AnyOf(parts):
+            return filter_pb2.MetadataFilter(any_of=_filter_list(parts))
+        case search.NoneOf(parts):
+            return filter_pb2.MetadataFilter(none_of=_filter_list(parts))
+        case leaf:
+            return filter_pb2.MetadataFilter(condition=_condition_to(leaf))
 
 
 def mode_from(mode: filter_pb2.SearchMode) -> search.SearchMode:
@@ -251,12 +246,12 @@ def mode_from(mode: filter_pb2.SearchMode) -> search.SearchMode:
         name = filter_pb2.SearchMode.Name(mode).removeprefix("SEARCH_MODE_")
     except ValueError:
         raise invalid("mode", "is not a search mode") from None
-    return search.SearchMode.DEFAULT if name == "UNSPECIFIED" else search.SearchMode(name)
+    return search.SearchMode.DEFAULT if name == "UNSPECIFIED" else search.SearchMode[name]
 
 
 def mode_to(mode: search.SearchMode) -> str:
     """A search mode as the name of a message's enum."""
-    name = "UNSPECIFIED" if mode is search.SearchMode.DEFAULT else mode.value
+    name = "UNSPECIFIED" if mode is search.SearchMode.DEFAULT else mode.name
     return f"SEARCH_MODE_{name}"
 
 
@@ -278,49 +273,77 @@ def _reason(value: errors_pb2.ErrorReason) -> Reason | None:
     return Reason(errors_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")) if value else None
 
 
-def _depth(message: filter_pb2.MetadataFilter) -> int:
-    return 1 + max((_depth(part) for part in (*message.all_of, *message.any_of, *message.none_of)), default=0)
+def _filter(message: filter_pb2.MetadataFilter, depth: int) -> search.Filter:
+    if depth > search.MAX_DEPTH:
+        raise invalid("filter", f"must nest at most {search.MAX_DEPTH} deep")
+    match message.WhichOneof("kind"):
+        case "all_of":
+            return search.AllOf(tuple(_filter(part, depth + 1) for part in message.all_of.filters))
+        case "any_of":
+            return search.AnyOf(tuple(_filter(part, depth + 1) for part in message.any_of.filters))
+        case "none_of":
+            return search.NoneOf(tuple(_filter(part, depth + 1) for part in message.none_of.filters))
+        case "condition":
+            return _condition(message.condition)
+        case _:
+            return search.AllOf(())
 
 
-def _filter(message: filter_pb2.MetadataFilter, field: str) -> search.MetadataFilter:
-    return search.MetadataFilter(
-        all_of=tuple(_filter(part, f"{field}.all_of") for part in message.all_of),
-        any_of=tuple(_filter(part, f"{field}.any_of") for part in message.any_of),
-        none_of=tuple(_filter(part, f"{field}.none_of") for part in message.none_of),
-        condition=_condition(message.condition, f"{field}.condition") if message.HasField("condition") else None,
-    )
+def _filter_list(parts: tuple[search.Filter, ...]) -> filter_pb2.MetadataFilterList:
+    return filter_pb2.MetadataFilterList(filters=[part for part in map(filter_to, parts) if part is not None])
 
 
-def _condition(message: filter_pb2.MetadataCondition, field: str) -> search.MetadataCondition:
+def _condition(message: filter_pb2.MetadataCondition) -> search.Filter:
     match message.WhichOneof("test"):
         case "equals":
-            return search.MetadataCondition(message.key, equals=message.equals)
-        case "one_of" if message.one_of.values:
-            return search.MetadataCondition(message.key, one_of=tuple(message.one_of.values))
-        case "range" if message.range.HasField("minimum") or message.range.HasField("maximum"):
-            bounds = message.range
-            return search.MetadataCondition(
-                message.key,
-                minimum=bounds.minimum if bounds.HasField("minimum") else None,
-                maximum=bounds.maximum if bounds.HasField("maximum") else None,
+            return search.Equals(message.field, message.equals)
+        case "one_of":
+            return search.OneOf(message.field, tuple(message.one_of.values))
+        case "number_range":
+            numbers = message.number_range
+            return search.Range(
+                message.field,
+                gte=numbers.minimum if numbers.HasField("minimum") else None,
+                lte=numbers.maximum if numbers.HasField("maximum") else None,
+            )
+        case "time_range":
+            times = message.time_range
+            return search.Range(
+                message.field,
+                gte=_moment(times.earliest) if times.HasField("earliest") else None,
+                lte=_moment(times.latest) if times.HasField("latest") else None,
             )
         case "exists":
-            return search.MetadataCondition(message.key, exists=message.exists)
+            exists = search.Exists(message.field)
+            return exists if message.exists else search.NoneOf((exists,))
         case _:
-            raise invalid(field, "must have a test: equals, one_of with values, range with a side, or exists")
+            raise invalid("filter", "has a condition without a test")
 
 
-def _condition_to(condition: search.MetadataCondition) -> filter_pb2.MetadataCondition:
-    message = filter_pb2.MetadataCondition(key=condition.key)
-    if condition.equals is not None:
-        message.equals = condition.equals
-    elif condition.one_of:
-        message.one_of.values.extend(condition.one_of)
-    elif condition.exists is not None:
-        message.exists = condition.exists
-    else:
-        if condition.minimum is not None:
-            message.range.minimum = condition.minimum
-        if condition.maximum is not None:
-            message.range.maximum = condition.maximum
+def _moment(message: Timestamp) -> datetime.datetime:
+    try:
+        return message.ToDatetime(datetime.UTC)
+    except (ValueError, OverflowError):
+        raise invalid("filter", "has a time that is none") from None
+
+
+def _condition_to(leaf: search.Leaf) -> filter_pb2.MetadataCondition:
+    message = filter_pb2.MetadataCondition(field=leaf.field)
+    match leaf:
+        case search.Equals():
+            message.equals = leaf.value
+        case search.OneOf():
+            message.one_of.values.extend(leaf.values)
+        case search.Exists():
+            message.exists = True
+        case search.Range():
+            _range_to(leaf, message)
     return message
+
+
+def _range_to(leaf: search.Range, message: filter_pb2.MetadataCondition) -> None:
+    for bound, number, moment in ((leaf.gte, "minimum", "earliest"), (leaf.lte, "maximum", "latest")):
+        if isinstance(bound, datetime.datetime):
+            getattr(message.time_range, moment).FromDatetime(bound)
+        elif bound is not None:
+            setattr(message.number_range, number, bound)

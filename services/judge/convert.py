@@ -12,7 +12,7 @@ from errata_kit.errors import ErrataError
 from errata_kit.passages import Passage, different_ids
 from errata_kit.rpc import convert
 from errata_kit.rpc.status import to_detail
-from services.judge.assessment import Assessment
+from services.judge.assessment import GradedAnswer
 from services.judge.grading.batch import PassageResult
 from services.judge.provider import GradedPassage
 
@@ -60,11 +60,9 @@ def passage_result_to(result: PassageResult) -> pb2.GradePassagesResponse:
             )
 
 
-def assessment_to(assessment: Assessment) -> pb2.GradeAnswerResponse:
+def graded_answer_to(graded: GradedAnswer) -> pb2.GradeAnswerResponse:
     """An answer's grade."""
-    return pb2.GradeAnswerResponse(
-        grade=convert.answer_grade_to(assessment.grade), usage=convert.usage_to(assessment.model_calls)
-    )
+    return pb2.GradeAnswerResponse(grade=convert.answer_grade_to(graded.grade), usage=convert.usage_to(graded.model_calls))
 
 
 def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:

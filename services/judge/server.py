@@ -38,14 +38,13 @@ class JudgeServicer(pb2_grpc.JudgeServiceServicer):
     async def GradeAnswer(self, request: pb2.GradeAnswerRequest, context: Context) -> pb2.GradeAnswerResponse:  # noqa: N802
         """Check each claim."""
         asked = convert.grade_answer_from(request)
-        assessment = await self._assessor.assess(asked.question, asked.answer, asked.passages)
-        return convert.assessment_to(assessment)
+        return convert.graded_answer_to(await self._assessor.assess(asked.question, asked.answer, asked.passages))
 
 
 async def build(settings: JudgeSettings) -> Service:
     """Put the service together."""
     metrics = Metrics()
-    provider, close = open_provider(settings, metrics)
+    provider, ready, close = open_provider(settings, metrics)
     servicer = JudgeServicer(PassageGrader(provider, settings.concurrency, metrics), AnswerAssessor(provider, metrics))
     return Service(
         name="judge",
@@ -54,5 +53,6 @@ async def build(settings: JudgeSettings) -> Service:
         proto_name="errata.judge.v1.JudgeService",
         register=lambda server: pb2_grpc.add_JudgeServiceServicer_to_server(servicer, server),
         metrics=metrics,
+        ready=ready,
         close=close,
     )

@@ -22,23 +22,28 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65rrata/corpus/v1/filter.proto\x12\x10\x65rrata.corpus.v1\"\xdf\x01\n\x0eMetadataFilter\x12\x30\n\x06\x61ll_of\x18\x01 \x03(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x30\n\x06\x61ny_of\x18\x02 \x03(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x31\n\x07none_of\x18\x03 \x03(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x36\n\tcondition\x18\x04 \x01(\x0b\x32#.errata.corpus.v1.MetadataCondition\"\xac\x01\n\x11MetadataCondition\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06\x65quals\x18\x02 \x01(\tH\x00\x12.\n\x06one_of\x18\x03 \x01(\x0b\x32\x1c.errata.corpus.v1.StringListH\x00\x12.\n\x05range\x18\x04 \x01(\x0b\x32\x1d.errata.corpus.v1.NumberRangeH\x00\x12\x10\n\x06\x65xists\x18\x05 \x01(\x08H\x00\x42\x06\n\x04test\"\x1c\n\nStringList\x12\x0e\n\x06values\x18\x01 \x03(\t\"Q\n\x0bNumberRange\x12\x14\n\x07minimum\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\n\n\x08_minimumB\n\n\x08_maximum*p\n\nSearchMode\x12\x1b\n\x17SEARCH_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12SEARCH_MODE_HYBRID\x10\x01\x12\x15\n\x11SEARCH_MODE_DENSE\x10\x02\x12\x16\n\x12SEARCH_MODE_SPARSE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65rrata/corpus/v1/filter.proto\x12\x10\x65rrata.corpus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x01\n\x0eMetadataFilter\x12\x36\n\x06\x61ll_of\x18\x01 \x01(\x0b\x32$.errata.corpus.v1.MetadataFilterListH\x00\x12\x36\n\x06\x61ny_of\x18\x02 \x01(\x0b\x32$.errata.corpus.v1.MetadataFilterListH\x00\x12\x37\n\x07none_of\x18\x03 \x01(\x0b\x32$.errata.corpus.v1.MetadataFilterListH\x00\x12\x38\n\tcondition\x18\x04 \x01(\x0b\x32#.errata.corpus.v1.MetadataConditionH\x00\x42\x06\n\x04kind\"G\n\x12MetadataFilterList\x12\x31\n\x07\x66ilters\x18\x01 \x03(\x0b\x32 .errata.corpus.v1.MetadataFilter\"\xe8\x01\n\x11MetadataCondition\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x10\n\x06\x65quals\x18\x02 \x01(\tH\x00\x12.\n\x06one_of\x18\x03 \x01(\x0b\x32\x1c.errata.corpus.v1.StringListH\x00\x12\x35\n\x0cnumber_range\x18\x04 \x01(\x0b\x32\x1d.errata.corpus.v1.NumberRangeH\x00\x12\x31\n\ntime_range\x18\x05 \x01(\x0b\x32\x1b.errata.corpus.v1.TimeRangeH\x00\x12\x10\n\x06\x65xists\x18\x06 \x01(\x08H\x00\x42\x06\n\x04test\"\x1c\n\nStringList\x12\x0e\n\x06values\x18\x01 \x03(\t\"Q\n\x0bNumberRange\x12\x14\n\x07minimum\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\n\n\x08_minimumB\n\n\x08_maximum\"e\n\tTimeRange\x12,\n\x08\x65\x61rliest\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06latest\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*p\n\nSearchMode\x12\x1b\n\x17SEARCH_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12SEARCH_MODE_HYBRID\x10\x01\x12\x15\n\x11SEARCH_MODE_DENSE\x10\x02\x12\x16\n\x12SEARCH_MODE_SPARSE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'errata.corpus.v1.filter_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEARCHMODE']._serialized_start=565
-  _globals['_SEARCHMODE']._serialized_end=677
-  _globals['_METADATAFILTER']._serialized_start=52
-  _globals['_METADATAFILTER']._serialized_end=275
-  _globals['_METADATACONDITION']._serialized_start=278
-  _globals['_METADATACONDITION']._serialized_end=450
-  _globals['_STRINGLIST']._serialized_start=452
-  _globals['_STRINGLIST']._serialized_end=480
-  _globals['_NUMBERRANGE']._serialized_start=482
-  _globals['_NUMBERRANGE']._serialized_end=563
+  _globals['_SEARCHMODE']._serialized_start=862
+  _globals['_SEARCHMODE']._serialized_end=974
+  _globals['_METADATAFILTER']._serialized_start=85
+  _globals['_METADATAFILTER']._serialized_end=336
+  _globals['_METADATAFILTERLIST']._serialized_start=338
+  _globals['_METADATAFILTERLIST']._serialized_end=409
+  _globals['_METADATACONDITION']._serialized_start=412
+  _globals['_METADATACONDITION']._serialized_end=644
+  _globals['_STRINGLIST']._serialized_start=646
+  _globals['_STRINGLIST']._serialized_end=674
+  _globals['_NUMBERRANGE']._serialized_start=676
+  _globals['_NUMBERRANGE']._serialized_end=757
+  _globals['_TIMERANGE']._serialized_start=759
+  _globals['_TIMERANGE']._serialized_end=860
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,6 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -24,25 +27,33 @@ class MetadataFilter(_message.Message):
     ANY_OF_FIELD_NUMBER: _ClassVar[int]
     NONE_OF_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
-    all_of: _containers.RepeatedCompositeFieldContainer[MetadataFilter]
-    any_of: _containers.RepeatedCompositeFieldContainer[MetadataFilter]
-    none_of: _containers.RepeatedCompositeFieldContainer[MetadataFilter]
+    all_of: MetadataFilterList
+    any_of: MetadataFilterList
+    none_of: MetadataFilterList
     condition: MetadataCondition
-    def __init__(self, all_of: _Optional[_Iterable[_Union[MetadataFilter, _Mapping]]] = ..., any_of: _Optional[_Iterable[_Union[MetadataFilter, _Mapping]]] = ..., none_of: _Optional[_Iterable[_Union[MetadataFilter, _Mapping]]] = ..., condition: _Optional[_Union[MetadataCondition, _Mapping]] = ...) -> None: ...
+    def __init__(self, all_of: _Optional[_Union[MetadataFilterList, _Mapping]] = ..., any_of: _Optional[_Union[MetadataFilterList, _Mapping]] = ..., none_of: _Optional[_Union[MetadataFilterList, _Mapping]] = ..., condition: _Optional[_Union[MetadataCondition, _Mapping]] = ...) -> None: ...
+
+class MetadataFilterList(_message.Message):
+    __slots__ = ("filters",)
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    filters: _containers.RepeatedCompositeFieldContainer[MetadataFilter]
+    def __init__(self, filters: _Optional[_Iterable[_Union[MetadataFilter, _Mapping]]] = ...) -> None: ...
 
 class MetadataCondition(_message.Message):
-    __slots__ = ("key", "equals", "one_of", "range", "exists")
-    KEY_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("field", "equals", "one_of", "number_range", "time_range", "exists")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
     EQUALS_FIELD_NUMBER: _ClassVar[int]
     ONE_OF_FIELD_NUMBER: _ClassVar[int]
-    RANGE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_RANGE_FIELD_NUMBER: _ClassVar[int]
+    TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
     EXISTS_FIELD_NUMBER: _ClassVar[int]
-    key: str
+    field: str
     equals: str
     one_of: StringList
-    range: NumberRange
+    number_range: NumberRange
+    time_range: TimeRange
     exists: bool
-    def __init__(self, key: _Optional[str] = ..., equals: _Optional[str] = ..., one_of: _Optional[_Union[StringList, _Mapping]] = ..., range: _Optional[_Union[NumberRange, _Mapping]] = ..., exists: _Optional[bool] = ...) -> None: ...
+    def __init__(self, field: _Optional[str] = ..., equals: _Optional[str] = ..., one_of: _Optional[_Union[StringList, _Mapping]] = ..., number_range: _Optional[_Union[NumberRange, _Mapping]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., exists: _Optional[bool] = ...) -> None: ...
 
 class StringList(_message.Message):
     __slots__ = ("values",)
@@ -57,3 +68,11 @@ class NumberRange(_message.Message):
     minimum: float
     maximum: float
     def __init__(self, minimum: _Optional[float] = ..., maximum: _Optional[float] = ...) -> None: ...
+
+class TimeRange(_message.Message):
+    __slots__ = ("earliest", "latest")
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    earliest: _timestamp_pb2.Timestamp
+    latest: _timestamp_pb2.Timestamp
+    def __init__(self, earliest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., latest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...

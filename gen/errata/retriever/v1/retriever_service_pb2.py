@@ -25,10 +25,9 @@ _sym_db = _symbol_database.Default()
 from errata.corpus.v1 import filter_pb2 as errata_dot_corpus_dot_v1_dot_filter__pb2
 from errata.corpus.v1 import passage_pb2 as errata_dot_corpus_dot_v1_dot_passage__pb2
 from errata.errors.v1 import errors_pb2 as errata_dot_errors_dot_v1_dot_errors__pb2
-from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+errata/retriever/v1/retriever_service.proto\x12\x13\x65rrata.retriever.v1\x1a\x1d\x65rrata/corpus/v1/filter.proto\x1a\x1e\x65rrata/corpus/v1/passage.proto\x1a\x1d\x65rrata/errors/v1/errors.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x01\n\rSearchRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\r\n\x05top_k\x18\x03 \x01(\x05\x12*\n\x04mode\x18\x04 \x01(\x0e\x32\x1c.errata.corpus.v1.SearchMode\x12\x30\n\x06\x66ilter\x18\x05 \x01(\x0b\x32 .errata.corpus.v1.MetadataFilter\"r\n\x0eSearchResponse\x12\x34\n\x08passages\x18\x01 \x03(\x0b\x32\".errata.retriever.v1.ScoredPassage\x12*\n\x04mode\x18\x02 \x01(\x0e\x32\x1c.errata.corpus.v1.SearchMode\"J\n\rScoredPassage\x12*\n\x07passage\x18\x01 \x01(\x0b\x32\x19.errata.corpus.v1.Passage\x12\r\n\x05score\x18\x02 \x01(\x01\"\xdd\x01\n\x08\x44ocument\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x12\n\nsource_uri\x18\x03 \x01(\t\x12=\n\x08metadata\x18\x04 \x03(\x0b\x32+.errata.retriever.v1.Document.MetadataEntry\x12\x0e\n\x04text\x18\x05 \x01(\tH\x00\x12\x11\n\x07\x63ontent\x18\x06 \x01(\x0cH\x00\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x06\n\x04\x62ody\"]\n\x16IngestDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12/\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1d.errata.retriever.v1.Document\"\xa3\x01\n\x17IngestDocumentsResponse\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\x39\n\x08ingested\x18\x02 \x01(\x0b\x32%.errata.retriever.v1.IngestedDocumentH\x00\x12.\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1d.errata.errors.v1.ErrorDetailH\x00\x42\x08\n\x06result\"m\n\x10IngestedDocument\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x05\x12\x17\n\x0f\x63hunks_embedded\x18\x02 \x01(\x05\x12\x18\n\x10\x63hunks_unchanged\x18\x03 \x01(\x05\x12\x16\n\x0e\x63hunks_deleted\x18\x04 \x01(\x05\"B\n\x16\x44\x65leteDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x14\n\x0c\x64ocument_ids\x18\x02 \x03(\t\"U\n\x17\x44\x65leteDocumentsResponse\x12\x1c\n\x14\x64\x65leted_document_ids\x18\x01 \x03(\t\x12\x1c\n\x14unknown_document_ids\x18\x02 \x03(\t\"m\n\x14ListDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x1a\n\x12\x64ocument_id_prefix\x18\x04 \x01(\t\"f\n\x15ListDocumentsResponse\x12\x34\n\tdocuments\x18\x01 \x03(\x0b\x32!.errata.retriever.v1.DocumentInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xfb\x01\n\x0c\x44ocumentInfo\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x12\n\nsource_uri\x18\x03 \x01(\t\x12\x41\n\x08metadata\x18\x04 \x03(\x0b\x32/.errata.retriever.v1.DocumentInfo.MetadataEntry\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x05\x12/\n\x0bingest_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x16ListCollectionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x17ListCollectionsResponse\x12\x34\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32\x1f.errata.retriever.v1.Collection\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\nCollection\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0f\x65mbedding_model\x18\x02 \x01(\t\x12\x1c\n\x14\x65mbedding_dimensions\x18\x03 \x01(\x05\x12\x11\n\tdocuments\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x03\"-\n\x17\x44\x65leteCollectionRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65leteCollectionResponse2\x8c\x05\n\x10RetrieverService\x12Q\n\x06Search\x12\".errata.retriever.v1.SearchRequest\x1a#.errata.retriever.v1.SearchResponse\x12p\n\x0fIngestDocuments\x12+.errata.retriever.v1.IngestDocumentsRequest\x1a,.errata.retriever.v1.IngestDocumentsResponse(\x01\x30\x01\x12l\n\x0f\x44\x65leteDocuments\x12+.errata.retriever.v1.DeleteDocumentsRequest\x1a,.errata.retriever.v1.DeleteDocumentsResponse\x12\x66\n\rListDocuments\x12).errata.retriever.v1.ListDocumentsRequest\x1a*.errata.retriever.v1.ListDocumentsResponse\x12l\n\x0fListCollections\x12+.errata.retriever.v1.ListCollectionsRequest\x1a,.errata.retriever.v1.ListCollectionsResponse\x12o\n\x10\x44\x65leteCollection\x12,.errata.retriever.v1.DeleteCollectionRequest\x1a-.errata.retriever.v1.DeleteCollectionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+errata/retriever/v1/retriever_service.proto\x12\x13\x65rrata.retriever.v1\x1a\x1d\x65rrata/corpus/v1/filter.proto\x1a\x1e\x65rrata/corpus/v1/passage.proto\x1a\x1d\x65rrata/errors/v1/errors.proto\"\x9f\x01\n\rSearchRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\r\n\x05top_k\x18\x03 \x01(\x05\x12*\n\x04mode\x18\x04 \x01(\x0e\x32\x1c.errata.corpus.v1.SearchMode\x12\x30\n\x06\x66ilter\x18\x05 \x01(\x0b\x32 .errata.corpus.v1.MetadataFilter\"r\n\x0eSearchResponse\x12\x34\n\x08passages\x18\x01 \x03(\x0b\x32\".errata.retriever.v1.ScoredPassage\x12*\n\x04mode\x18\x02 \x01(\x0e\x32\x1c.errata.corpus.v1.SearchMode\"J\n\rScoredPassage\x12*\n\x07passage\x18\x01 \x01(\x0b\x32\x19.errata.corpus.v1.Passage\x12\r\n\x05score\x18\x02 \x01(\x01\"\xdd\x01\n\x08\x44ocument\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x12\n\nsource_uri\x18\x03 \x01(\t\x12=\n\x08metadata\x18\x04 \x03(\x0b\x32+.errata.retriever.v1.Document.MetadataEntry\x12\x0e\n\x04text\x18\x05 \x01(\tH\x00\x12\x11\n\x07\x63ontent\x18\x06 \x01(\x0cH\x00\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x06\n\x04\x62ody\"]\n\x16IngestDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12/\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1d.errata.retriever.v1.Document\"\xa3\x01\n\x17IngestDocumentsResponse\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\x39\n\x08ingested\x18\x02 \x01(\x0b\x32%.errata.retriever.v1.IngestedDocumentH\x00\x12.\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1d.errata.errors.v1.ErrorDetailH\x00\x42\x08\n\x06result\"m\n\x10IngestedDocument\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x05\x12\x17\n\x0f\x63hunks_embedded\x18\x02 \x01(\x05\x12\x18\n\x10\x63hunks_unchanged\x18\x03 \x01(\x05\x12\x16\n\x0e\x63hunks_deleted\x18\x04 \x01(\x05\"B\n\x16\x44\x65leteDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x14\n\x0c\x64ocument_ids\x18\x02 \x03(\t\"U\n\x17\x44\x65leteDocumentsResponse\x12\x1c\n\x14\x64\x65leted_document_ids\x18\x01 \x03(\t\x12\x1c\n\x14unknown_document_ids\x18\x02 \x03(\t\"m\n\x14ListDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x1a\n\x12\x64ocument_id_prefix\x18\x04 \x01(\t\"f\n\x15ListDocumentsResponse\x12\x34\n\tdocuments\x18\x01 \x03(\x0b\x32!.errata.retriever.v1.DocumentInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xca\x01\n\x0c\x44ocumentInfo\x12\x13\n\x0b\x64ocument_id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x12\n\nsource_uri\x18\x03 \x01(\t\x12\x41\n\x08metadata\x18\x04 \x03(\x0b\x32/.errata.retriever.v1.DocumentInfo.MetadataEntry\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x05\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x16ListCollectionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x17ListCollectionsResponse\x12\x34\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32\x1f.errata.retriever.v1.Collection\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\nCollection\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0f\x65mbedding_model\x18\x02 \x01(\t\x12\x1c\n\x14\x65mbedding_dimensions\x18\x03 \x01(\x05\x12\x11\n\tdocuments\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\x03\"-\n\x17\x44\x65leteCollectionRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65leteCollectionResponse2\x8c\x05\n\x10RetrieverService\x12Q\n\x06Search\x12\".errata.retriever.v1.SearchRequest\x1a#.errata.retriever.v1.SearchResponse\x12p\n\x0fIngestDocuments\x12+.errata.retriever.v1.IngestDocumentsRequest\x1a,.errata.retriever.v1.IngestDocumentsResponse(\x01\x30\x01\x12l\n\x0f\x44\x65leteDocuments\x12+.errata.retriever.v1.DeleteDocumentsRequest\x1a,.errata.retriever.v1.DeleteDocumentsResponse\x12\x66\n\rListDocuments\x12).errata.retriever.v1.ListDocumentsRequest\x1a*.errata.retriever.v1.ListDocumentsResponse\x12l\n\x0fListCollections\x12+.errata.retriever.v1.ListCollectionsRequest\x1a,.errata.retriever.v1.ListCollectionsResponse\x12o\n\x10\x44\x65leteCollection\x12,.errata.retriever.v1.DeleteCollectionRequest\x1a-.errata.retriever.v1.DeleteCollectionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,44 +38,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DOCUMENT_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_DOCUMENTINFO_METADATAENTRY']._loaded_options = None
   _globals['_DOCUMENTINFO_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_SEARCHREQUEST']._serialized_start=196
-  _globals['_SEARCHREQUEST']._serialized_end=355
-  _globals['_SEARCHRESPONSE']._serialized_start=357
-  _globals['_SEARCHRESPONSE']._serialized_end=471
-  _globals['_SCOREDPASSAGE']._serialized_start=473
-  _globals['_SCOREDPASSAGE']._serialized_end=547
-  _globals['_DOCUMENT']._serialized_start=550
-  _globals['_DOCUMENT']._serialized_end=771
-  _globals['_DOCUMENT_METADATAENTRY']._serialized_start=716
-  _globals['_DOCUMENT_METADATAENTRY']._serialized_end=763
-  _globals['_INGESTDOCUMENTSREQUEST']._serialized_start=773
-  _globals['_INGESTDOCUMENTSREQUEST']._serialized_end=866
-  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_start=869
-  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_end=1032
-  _globals['_INGESTEDDOCUMENT']._serialized_start=1034
-  _globals['_INGESTEDDOCUMENT']._serialized_end=1143
-  _globals['_DELETEDOCUMENTSREQUEST']._serialized_start=1145
-  _globals['_DELETEDOCUMENTSREQUEST']._serialized_end=1211
-  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_start=1213
-  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_end=1298
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1300
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1409
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1411
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1513
-  _globals['_DOCUMENTINFO']._serialized_start=1516
-  _globals['_DOCUMENTINFO']._serialized_end=1767
-  _globals['_DOCUMENTINFO_METADATAENTRY']._serialized_start=716
-  _globals['_DOCUMENTINFO_METADATAENTRY']._serialized_end=763
-  _globals['_LISTCOLLECTIONSREQUEST']._serialized_start=1769
-  _globals['_LISTCOLLECTIONSREQUEST']._serialized_end=1832
-  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_start=1834
-  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_end=1938
-  _globals['_COLLECTION']._serialized_start=1940
-  _globals['_COLLECTION']._serialized_end=2056
-  _globals['_DELETECOLLECTIONREQUEST']._serialized_start=2058
-  _globals['_DELETECOLLECTIONREQUEST']._serialized_end=2103
-  _globals['_DELETECOLLECTIONRESPONSE']._serialized_start=2105
-  _globals['_DELETECOLLECTIONRESPONSE']._serialized_end=2131
-  _globals['_RETRIEVERSERVICE']._serialized_start=2134
-  _globals['_RETRIEVERSERVICE']._serialized_end=2786
+  _globals['_SEARCHREQUEST']._serialized_start=163
+  _globals['_SEARCHREQUEST']._serialized_end=322
+  _globals['_SEARCHRESPONSE']._serialized_start=324
+  _globals['_SEARCHRESPONSE']._serialized_end=438
+  _globals['_SCOREDPASSAGE']._serialized_start=440
+  _globals['_SCOREDPASSAGE']._serialized_end=514
+  _globals['_DOCUMENT']._serialized_start=517
+  _globals['_DOCUMENT']._serialized_end=738
+  _globals['_DOCUMENT_METADATAENTRY']._serialized_start=683
+  _globals['_DOCUMENT_METADATAENTRY']._serialized_end=730
+  _globals['_INGESTDOCUMENTSREQUEST']._serialized_start=740
+  _globals['_INGESTDOCUMENTSREQUEST']._serialized_end=833
+  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_start=836
+  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_end=999
+  _globals['_INGESTEDDOCUMENT']._serialized_start=1001
+  _globals['_INGESTEDDOCUMENT']._serialized_end=1110
+  _globals['_DELETEDOCUMENTSREQUEST']._serialized_start=1112
+  _globals['_DELETEDOCUMENTSREQUEST']._serialized_end=1178
+  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_start=1180
+  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_end=1265
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1267
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1376
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1378
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1480
+  _globals['_DOCUMENTINFO']._serialized_start=1483
+  _globals['_DOCUMENTINFO']._serialized_end=1685
+  _globals['_DOCUMENTINFO_METADATAENTRY']._serialized_start=683
+  _globals['_DOCUMENTINFO_METADATAENTRY']._serialized_end=730
+  _globals['_LISTCOLLECTIONSREQUEST']._serialized_start=1687
+  _globals['_LISTCOLLECTIONSREQUEST']._serialized_end=1750
+  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_start=1752
+  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_end=1856
+  _globals['_COLLECTION']._serialized_start=1858
+  _globals['_COLLECTION']._serialized_end=1974
+  _globals['_DELETECOLLECTIONREQUEST']._serialized_start=1976
+  _globals['_DELETECOLLECTIONREQUEST']._serialized_end=2021
+  _globals['_DELETECOLLECTIONRESPONSE']._serialized_start=2023
+  _globals['_DELETECOLLECTIONRESPONSE']._serialized_end=2049
+  _globals['_RETRIEVERSERVICE']._serialized_start=2052
+  _globals['_RETRIEVERSERVICE']._serialized_end=2704
 # @@protoc_insertion_point(module_scope)

@@ -1,9 +1,6 @@
-import datetime
-
 from errata.corpus.v1 import filter_pb2 as _filter_pb2
 from errata.corpus.v1 import passage_pb2 as _passage_pb2
 from errata.errors.v1 import errors_pb2 as _errors_pb2
-from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -132,7 +129,7 @@ class ListDocumentsResponse(_message.Message):
     def __init__(self, documents: _Optional[_Iterable[_Union[DocumentInfo, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class DocumentInfo(_message.Message):
-    __slots__ = ("document_id", "title", "source_uri", "metadata", "chunks", "ingest_time")
+    __slots__ = ("document_id", "title", "source_uri", "metadata", "chunks")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -145,14 +142,12 @@ class DocumentInfo(_message.Message):
     SOURCE_URI_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
-    INGEST_TIME_FIELD_NUMBER: _ClassVar[int]
     document_id: str
     title: str
     source_uri: str
     metadata: _containers.ScalarMap[str, str]
     chunks: int
-    ingest_time: _timestamp_pb2.Timestamp
-    def __init__(self, document_id: _Optional[str] = ..., title: _Optional[str] = ..., source_uri: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., chunks: _Optional[int] = ..., ingest_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, document_id: _Optional[str] = ..., title: _Optional[str] = ..., source_uri: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., chunks: _Optional[int] = ...) -> None: ...
 
 class ListCollectionsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")

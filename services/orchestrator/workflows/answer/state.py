@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from errata_kit.bounds import UnitScore
 from errata_kit.grades import AnswerGrade, PassageGrade
 from errata_kit.passages import Answer, Passage
-from errata_kit.search import MetadataFilter, SearchMode
+from errata_kit.search import Filter, SearchMode
 from errata_kit.usage import ModelCall
 
 
@@ -33,7 +33,7 @@ class AnswerRequest:
     collection: str
     settings: AnswerSettings = AnswerSettings()
     draft_answer: str = ""
-    filter: MetadataFilter | None = None
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,235 @@
+"""How well and how fast passages are found: recall@5 and nDCG@10 by mode, and search time over the raw
+engine's.
+
+Run: `.venv/bin/python bench/retrieval.py [--data DIR] [--json]`. Each passage of DIR/corpus.jsonl is ingested
+as one document, and a document ranks where its best chunk does. Embedding takes most of the time: about four
+minutes.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from errata_kit.minilm import DIMENSIONS, MODEL_NAME
+from errata_kit.search import SearchMode
+from services.retriever.documents import SourceDocument
+from services.retriever.embedding.base import Embedder, Vector
+from services.retriever.embedding.local import LocalEmbedder
+from services.retriever.index.base import RRF_K, SearchQuery
+from services.retriever.index.edge import EdgeIndex
+from services.retriever.index.sparse import SparseEncoder
+from services.retriever.ingest import IngestFailure, Ingestor
+from services.retriever.search import Searcher
+
+COLLECTION: Final = "bench"
+# Enough chunks that ten documents are among them.
+_DEPTH: Final = 100
+_SPEED_PASSAGES: Final = 10_000
+_SPEED_QUERIES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question and the ids of all documents that are relevant to it."""
+
+    text: str
+    relevant: frozenset[str]
+
+
+def recall_at(k: int, ranked: Sequence[str], relevant: frozenset[str]) -> float:
+    """Return the share of the relevant documents that are among the first `k`."""
+    return len(relevant & set(ranked[:k])) / len(relevant)
+
+
+def ndcg_at(k: int, ranked: Sequence[str], relevant: frozenset[str]) -> float:
+    """Return the normalised discounted cumulative gain of the first `k`, with gain 1 for a relevant
+    document.
+    """
+    gain = sum(1 / math.log2(rank + 2) for rank, document in enumerate(ranked[:k]) if document in relevant)
+    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(k, len(relevant))))
+
+
+async def corpus(rows: Sequence[dict[str, str]]) -> AsyncIterator[SourceDocument]:
+    """Yield each passage as a document without a file name."""
+    for row in rows:
+        yield SourceDocument(row["id"], row["text"].encode())
+
+
+def questions(path: Path) -> list[Question]:
+    """Read the questions."""
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [Question(row["query"], frozenset(row["relevant"])) for row in rows]
+
+
+async def ingest(index: EdgeIndex, embedder: Embedder, documents: AsyncIterator[SourceDocument]) -> int:
+    """Ingest all documents, show progress on a terminal, and return the number of chunks."""
+    chunks = done = 0
+    async for result in Ingestor(index, embedder).ingest(COLLECTION, documents):
+        if isinstance(result, IngestFailure):
+            raise SystemExit(f"{result.document_id}: {result.error.message}")
+        chunks, done = chunks + result.chunks_total, done + 1
+        if sys.stderr.isatty():
+            print(f"\r{done} documents, {chunks} chunks embedded", end="", file=sys.stderr)
+    return chunks
+
+
+async def quality(searcher: Searcher, asked: Sequence[Question]) -> dict[str, float]:
+    """Return both measures for each mode, as means over the questions."""
+    figures: dict[str, float] = {}
+    for mode in (SearchMode.SPARSE, SearchMode.DENSE, SearchMode.HYBRID):
+        ranked = []
+        for question in asked:
+            found, _ = await searcher.search(COLLECTION, question.text, mode, _DEPTH)
+            ranked.append(list(dict.fromkeys(item.passage.chunk.document_id for item in found)))
+        pairs = list(zip(ranked, (question.relevant for question in asked), strict=True))
+        figures[f"{mode.value}_recall_at_5"] = statistics.mean(recall_at(5, *pair) for pair in pairs)
+        figures[f"{mode.value}_ndcg_at_10"] = statistics.mean(ndcg_at(10, *pair) for pair in pairs)
+    return figures
+
+
+class RandomEmbedder:
+    """Stands in while the 10,000 passages go in, whose vectors need no meaning; queries use the model."""
+
+    name: str = MODEL_NAME
+    dimensions: int = DIMENSIONS
+
+    def __init__(self, model: Embedder) -> None:
+        self._model = model
+        self._random = np.random.default_rng(7)
+
+    async def embed_passages(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Return random unit vectors."""
+        vectors = self._random.standard_normal((len(texts), self.dimensions)).astype(np.float32)
+        unit: list[list[float]] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).tolist()
+        return unit
+
+    async def embed_query(self, text: str) -> Vector:
+        """Ask the model."""
+        return await self._model.embed_query(text)
+
+
+async def speed(folder: Path, model: Embedder, texts: Sequence[str], asked: Sequence[Question]) -> dict[str, float]:
+    """Return how long a search takes over the raw engine's query plus the embedding, at 10,000 passages."""
+    index = await EdgeIndex.open(folder)
+    embedder = RandomEmbedder(model)
+    await ingest(index, embedder, _short_documents(texts))
+    [info] = await index.list_collections()
+    searcher, sparse = Searcher(index, embedder), SparseEncoder()
+    raw_query = _raw_query(index, sparse)
+    ours, engine, embedding = [], [], []
+    wanted = [asked[number % len(asked)].text for number in range(_SPEED_QUERIES)]
+    # The two take turns, so that whatever else the machine does falls on both.
+    for text in wanted:
+        started = time.perf_counter()
+        vector = await model.embed_query(text)
+        embedded = time.perf_counter()
+        raw_query(text, vector)
+        ended = time.perf_counter()
+        await searcher.search(COLLECTION, text, SearchMode.HYBRID, 5)
+        ours.append(time.perf_counter() - ended)
+        embedding.append(embedded - started)
+        engine.append(ended - embedded)
+    await index.close()
+    baseline = statistics.median(a + b for a, b in zip(engine, embedding, strict=True))
+    return {
+        "search_over_engine_ratio": statistics.median(ours) / baseline,
+        "search_ms": statistics.median(ours) * 1000,
+        "engine_ms": statistics.median(engine) * 1000,
+        "embedding_ms": statistics.median(embedding) * 1000,
+        "passages": float(info.passages),
+    }
+
+
+def _raw_query(index: EdgeIndex, sparse: SparseEncoder) -> Callable[[str, Vector], Any]:
+    import qdrant_edge as engine
+
+    # The comparison is the engine itself, so it is reached behind the interface on purpose.
+    shard = index._store.shard(COLLECTION)
+
+    def query(text: str, vector: Vector) -> Any:
+        terms = sparse.query(text)
+        words = engine.SparseVector(list(terms.indices), list(terms.values))
+        depth = SearchQuery(SearchMode.HYBRID, 5).prefetch
+        prefetches = [
+            engine.Prefetch(depth, engine.Query.Nearest(list(vector), using="dense")),
+            engine.Prefetch(depth, engine.Query.Nearest(words, using="sparse")),
+        ]
+        fusion: Any = engine.Fusion.Rrf(RRF_K)
+        request = engine.QueryRequest(5, query=fusion, prefetches=prefetches, with_payload=True)
+        return shard.query(request)
+
+    return query
+
+
+async def _short_documents(texts: Sequence[str]) -> AsyncIterator[SourceDocument]:
+    """Yield 10,000 documents of one chunk each, in other words of the corpus."""
+    random = np.random.default_rng(7)
+    words = " ".join(texts).split()
+    for number in range(_SPEED_PASSAGES):
+        chosen = random.integers(0, len(words), 100)
+        text = " ".join(words[place] for place in chosen)[:700]
+        yield SourceDocument(f"passage-{number}", text.replace("#", "").encode())
+
+
+async def measure(rows: Sequence[dict[str, str]], asked: Sequence[Question]) -> dict[str, float]:
+    """Run everything in folders that are gone afterwards."""
+    texts = [row["text"] for row in rows]
+    model = LocalEmbedder()
+    with tempfile.TemporaryDirectory() as folder:
+        index = await EdgeIndex.open(Path(folder) / "quality")
+        started = time.perf_counter()
+        chunks = await ingest(index, model, corpus(rows))
+        seconds = time.perf_counter() - started
+        figures = await quality(Searcher(index, model), asked)
+        await index.close()
+        figures |= await speed(Path(folder) / "speed", model, texts, asked)
+    await model.close()
+    return figures | {"chunks": float(chunks), "ingest_seconds": seconds}
+
+
+def report(figures: dict[str, float]) -> str:
+    """Return the table for people."""
+    rows = ["mode     recall@5   nDCG@10"]
+    for mode in ("sparse", "dense", "hybrid"):
+        recall, ndcg = figures[f"{mode}_recall_at_5"], figures[f"{mode}_ndcg_at_10"]
+        rows.append(f"{mode:8} {recall:8.3f}  {ndcg:8.3f}")
+    rows.append(
+        f"\nsearch {figures['search_ms']:.2f} ms over engine {figures['engine_ms']:.2f} ms + embedding "
+        f"{figures['embedding_ms']:.2f} ms at {figures['passages']:.0f} passages: "
+        f"{figures['search_over_engine_ratio']:.2f}"
+    )
+    rows.append(f"{figures['chunks']:.0f} chunks ingested in {figures['ingest_seconds']:.0f} s")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/mtrag"))
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    if not (options.data / "corpus.jsonl").is_file():
+        raise SystemExit(f"{options.data} has no corpus.jsonl: pass --data DIR")
+    lines = (options.data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = questions(options.data / "queries.jsonl")
+    figures = asyncio.run(measure([json.loads(line) for line in lines], asked))
+    print(report(figures))
+    if options.json:
+        print(json.dumps({key: round(value, 4) for key, value in figures.items()}))
+
+
+if __name__ == "__main__":
+    main()

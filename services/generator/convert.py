@@ -1,0 +1,100 @@
+"""The generator's messages as domain values, and back. The contract's bounds are enforced here."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from errata.corpus.v1 import passage_pb2
+from errata.generator.v1 import generator_service_pb2 as pb2
+from pydantic import AfterValidator, Field
+
+from errata_kit.bounds import KIB, AnswerText, Bounded, Query, Question, utf8_at_most, validated
+from errata_kit.grades import Claim
+from errata_kit.passages import Passage, different_ids
+from errata_kit.rpc import convert
+from services.generator.broadening import Broadened
+from services.generator.provider import Correction, Written
+
+Passages = Annotated[tuple[Passage, ...], Field(max_length=100), AfterValidator(different_ids)]
+
+
+class BroadenQuery(Bounded):
+    """A checked BroadenQueryRequest."""
+
+    question: Question
+    current_query: Query
+    tried_queries: Annotated[tuple[Query, ...], Field(max_length=16)]
+
+
+class GenerateAnswer(Bounded):
+    """A checked GenerateAnswerRequest."""
+
+    question: Question
+    passages: Passages
+
+
+class RefineAnswer(Bounded):
+    """A checked RefineAnswerRequest."""
+
+    question: Question
+    answer: AnswerText
+    passages: Annotated[Passages, Field(min_length=1)]
+    failing_claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=200)]
+    refinement_suggestion: Annotated[str, utf8_at_most(8 * KIB)]
+
+
+def broaden_from(message: pb2.BroadenQueryRequest) -> BroadenQuery:
+    """Which query is to be broadened. Raises InvalidFields."""
+    values = {
+        "question": message.question,
+        "current_query": message.current_query,
+        "tried_queries": tuple(message.tried_queries),
+    }
+    return validated(BroadenQuery, values)
+
+
+def generate_from(message: pb2.GenerateAnswerRequest) -> GenerateAnswer:
+    """What is to be answered. Raises InvalidFields."""
+    return validated(GenerateAnswer, {"question": message.question, "passages": _passages(message.passages)})
+
+
+def refine_from(message: pb2.RefineAnswerRequest) -> Correction:
+    """What is to be corrected. Raises InvalidFields."""
+    asked = validated(
+        RefineAnswer,
+        {
+            "question": message.question,
+            "answer": message.answer,
+            "passages": _passages(message.passages),
+            "failing_claims": [convert.claim_values(claim) for claim in message.failing_claims],
+            "refinement_suggestion": message.refinement_suggestion,
+        },
+    )
+    return Correction(asked.question, asked.answer, asked.passages, asked.failing_claims, asked.refinement_suggestion)
+
+
+def broadened_to(broadened: Broadened) -> pb2.BroadenQueryResponse:
+    """The next query."""
+    return pb2.BroadenQueryResponse(
+        query=broadened.query,
+        exhausted=not broadened.query,
+        removed_terms=broadened.removed_terms,
+        usage=convert.usage_to(broadened.model_calls),
+    )
+
+
+def generated_to(piece: str | Written) -> pb2.GenerateAnswerResponse:
+    """A delta, or the whole answer."""
+    if isinstance(piece, str):
+        return pb2.GenerateAnswerResponse(delta=piece)
+    return pb2.GenerateAnswerResponse(answer=convert.answer_to(piece.answer), usage=convert.usage_to(piece.model_calls))
+
+
+def refined_to(piece: str | Written) -> pb2.RefineAnswerResponse:
+    """A delta, or the whole corrected answer."""
+    if isinstance(piece, str):
+        return pb2.RefineAnswerResponse(delta=piece)
+    return pb2.RefineAnswerResponse(answer=convert.answer_to(piece.answer), usage=convert.usage_to(piece.model_calls))
+
+
+def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:
+    return [convert.passage_values(message) for message in messages]

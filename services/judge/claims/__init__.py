@@ -1,0 +1,1 @@
+"""Claims of an answer: found, checked against the passages, and scored."""

@@ -1,0 +1,55 @@
+"""Quote is checked itself: a quote that is not in the passage supports nothing."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from errata_kit.grades import Verdict
+from errata_kit.passages import Passage
+from errata_kit.text.matching import find_whole, fold, fold_with_origin
+from services.judge.claims.verdicts import CheckedClaim, Quote
+
+# A quote of one short word occurs almost anywhere, so that finding it shows nothing.
+_SHORTEST_QUOTE: Final = 3
+
+
+def check_evidence(quote: str, passage: Passage) -> str | None:
+    """Return the exact words of `passage` that `quote` quotes, or None when they are not in it.
+
+    Case, the shape of quotes and dashes, blanks, and enclosing quotation marks are not held against a quote;
+    a word that differs, or an ellipsis over left-out words, is.
+    """
+    wanted = fold(quote.strip().strip("\"'“”‘’«»")).strip()
+    if len(wanted) < _SHORTEST_QUOTE:
+        return None
+    source = fold_with_origin(passage.text)
+    position = find_whole(wanted, source.folded)
+    if position is None:
+        return None
+    start, end = source.source_span(position, position + len(wanted))
+    return passage.text[start:end]
+
+
+def with_checked_evidence(claims: Iterable[CheckedClaim], passages: Mapping[str, Passage]) -> tuple[CheckedClaim, ...]:
+    """Drop evidence that cannot be found, and lower each SUPPORTED claim that is left without any to
+    UNSUPPORTED.
+
+    `passages` is keyed by passage id; evidence from an unknown passage is dropped like a quote that is not
+    there.
+    """
+    return tuple(_checked(claim, passages) for claim in claims)
+
+
+def _checked(claim: CheckedClaim, passages: Mapping[str, Passage]) -> CheckedClaim:
+    kept: list[Quote] = []
+    for item in claim.evidence:
+        passage = passages.get(item.passage_id)
+        quote = check_evidence(item.quote, passage) if passage is not None else None
+        if quote is not None:
+            kept.append(Quote(item.passage_id, quote))
+    checked = replace(claim, evidence=tuple(kept))
+    if claim.verdict is not Verdict.SUPPORTED or kept:
+        return checked
+    why = "The evidence given for it is not in the passages." if claim.evidence else "No evidence was given for it."
+    support = None if claim.support is None else 0.0
+    return replace(checked, verdict=Verdict.UNSUPPORTED, support=support, explanation=why)

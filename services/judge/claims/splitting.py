@@ -1,0 +1,82 @@
+"""Which parts of an answer say something that can be checked against the passages."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from errata_kit.text.sentences import Kind, split_sentences
+from services.judge.claims.phrases import ABSTENTION, ANSWER_WORD, COURTESY, COURTESY_WORDS, LEAD_IN, TURN
+
+_CITATION: Final = re.compile(r"[ \t]?\[\d{1,3}(?:[ ]?[,–-][ ]?\d{1,3}){0,9}\]")
+_MARKUP: Final = re.compile(r"\*{1,3}|(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?!\w)|~~|^>[ \t]?", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimText:
+    """One checkable statement.
+
+    `answer[start:end]` is where it stands (half-open *character* offsets); `text` is the same words without
+    citations and emphasis marks.
+    """
+
+    text: str
+    start: int
+    end: int
+    kind: Kind
+
+
+def split_claims(answer: str) -> tuple[ClaimText, ...]:
+    """Return the statements of `answer` in order.
+
+    Empty when it states nothing, such as a plain "I don't know".
+
+    Left out: headings, questions, courtesies, list introductions without content, and statements that the
+    documents say nothing. A statement that turns ("... no figure, but it is large") keeps what follows the
+    turn.
+    """
+    claims: list[ClaimText] = []
+    for unit in split_sentences(answer):
+        if unit.kind == "heading":
+            continue
+        start = unit.start
+        start += abstention_end(unit.text)
+        text = plain_text(answer[start : unit.end])
+        if _states_something(text, unit.kind):
+            claims.append(ClaimText(text, start, unit.end, unit.kind))
+    return _without_bare_answer_words(claims)
+
+
+def _without_bare_answer_words(claims: list[ClaimText]) -> tuple[ClaimText, ...]:
+    """Drop a "Yes." beside statements that say why; alone it is the statement."""
+    kept = tuple(claim for claim in claims if not ANSWER_WORD.fullmatch(claim.text))
+    return kept or tuple(claims)
+
+
+def plain_text(text: str) -> str:
+    """Return `text` without inline citations and Markdown emphasis."""
+    return _MARKUP.sub("", _CITATION.sub("", text)).strip()
+
+
+def bare_statement(text: str) -> str:
+    """Return `text` without what leads into it: "Yes,", "However,", "According to the documents,"."""
+    for pattern in (ANSWER_WORD, LEAD_IN, LEAD_IN):
+        match = pattern.match(text)
+        text = text[match.end() :] if match and match.end() < len(text) else text
+    return text
+
+
+def abstention_end(sentence: str) -> int:
+    """Return how many first characters of `sentence` only say that something is not known."""
+    match = ABSTENTION.match(sentence)
+    if match is None:
+        return 0
+    turn = TURN.search(sentence, match.end() // 2)
+    return turn.end() if turn is not None and turn.start() > 0 else len(sentence)
+
+
+def _states_something(text: str, kind: Kind) -> bool:
+    if kind == "code":
+        return True
+    if not any(character.isalnum() for character in text) or text.rstrip("\"'”’)").endswith(("?", ":")):
+        return False
+    return not (COURTESY.match(text) and len(text.split()) <= COURTESY_WORDS)

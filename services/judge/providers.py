@@ -1,0 +1,28 @@
+"""Chooses the provider that the settings ask for."""
+
+from collections.abc import Awaitable, Callable
+
+from errata_kit.llm.openai_chat import OpenAIChat
+from errata_kit.llm.prompts import PromptLibrary
+from errata_kit.llm.settings import Provider as ProviderName
+from errata_kit.metrics import Metrics
+from errata_kit.minilm import MiniLM
+from services.judge.offline import OfflineProvider
+from services.judge.openai import OpenAIProvider
+from services.judge.provider import Provider
+from services.judge.settings import JudgeSettings
+
+Step = Callable[[], Awaitable[None]]
+
+
+async def _nothing() -> None:
+    return None
+
+
+def open_provider(settings: JudgeSettings, metrics: Metrics) -> tuple[Provider, Step, Step]:
+    """The provider, what makes it ready, and what closes it."""
+    if settings.provider is ProviderName.OFFLINE:
+        encoder = MiniLM()
+        return OfflineProvider(encoder), encoder.warm_up, _nothing
+    model = OpenAIChat(settings, temperature=0.0, record=metrics.record_model_call)
+    return OpenAIProvider(model, PromptLibrary.load("services.judge")), model.warm_up, model.aclose

@@ -1,0 +1,247 @@
+"""The retriever's messages as domain values, and back. The contract's bounds are enforced here."""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+from errata.retriever.v1 import retriever_service_pb2 as pb2
+from pydantic import Field
+
+from errata_kit import passages
+from errata_kit.bounds import (
+    DEFAULT_COLLECTION,
+    KIB,
+    Bounded,
+    CollectionName,
+    DocumentId,
+    NotBlank,
+    PageSize,
+    Query,
+    invalid,
+    utf8_at_most,
+    validated,
+)
+from errata_kit.errors import InvalidFields
+from errata_kit.rpc import convert
+from errata_kit.rpc.status import to_detail
+from errata_kit.search import Filter, SearchMode
+from services.retriever.documents import SourceDocument
+from services.retriever.index.base import CollectionInfo, DocumentPage, DocumentSummary, ScoredPassage
+from services.retriever.ingest import IngestFailure, IngestResult
+
+MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}$")]
+DEFAULT_TOP_K = 5
+
+
+class Search(Bounded):
+    """A checked SearchRequest."""
+
+    collection: CollectionName
+    query: Annotated[Query, NotBlank]
+    top_k: Annotated[int, Field(ge=1, le=100)]
+    mode: SearchMode
+    filter: Filter | None
+
+
+class IncomingDocument(Bounded):
+    """What is checked of a document beside its body, which ingestion itself looks into."""
+
+    document_id: DocumentId
+    title: Annotated[str, utf8_at_most(KIB)]
+    source_uri: Annotated[str, utf8_at_most(2 * KIB)]
+    metadata: Annotated[dict[MetadataKey, Annotated[str, utf8_at_most(KIB)]], Field(max_length=64)]
+
+
+class DeleteDocuments(Bounded):
+    """A checked DeleteDocumentsRequest."""
+
+    collection: CollectionName
+    document_ids: Annotated[tuple[DocumentId, ...], Field(min_length=1, max_length=500)]
+
+
+class Listing(Bounded):
+    """What the list calls have in common. after is where the page before ended."""
+
+    collection: CollectionName = DEFAULT_COLLECTION
+    page_size: PageSize
+    after: str
+    prefix: Annotated[str, utf8_at_most(512)] = ""
+
+
+class Named(Bounded):
+    """A collection's name."""
+
+    collection: CollectionName
+
+
+def search_from(message: pb2.SearchRequest) -> Search:
+    """What is to be found. Raises InvalidFields."""
+    return validated(
+        Search,
+        {
+            "collection": message.collection or DEFAULT_COLLECTION,
+            "query": message.query,
+            "top_k": message.top_k or DEFAULT_TOP_K,
+            "mode": convert.mode_from(message.mode),
+            "filter": convert.filter_from(message.filter),
+        },
+    )
+
+
+def collection_from(name: str, default: str = DEFAULT_COLLECTION) -> str:
+    """A collection's name, or the default for an empty one. Raises InvalidFields."""
+    return validated(Named, {"collection": name or default}).collection
+
+
+def document_from(message: pb2.Document) -> SourceDocument:
+    """A document to ingest. Raises InvalidFields."""
+    checked = validated(
+        IncomingDocument,
+        {
+            "document_id": message.document_id,
+            "title": message.title,
+            "source_uri": message.source_uri,
+            "metadata": dict(message.metadata),
+        },
+    )
+    content = message.content if message.WhichOneof("body") == "content" else message.text.encode()
+    return SourceDocument(
+        document_id=checked.document_id,
+        content=content,
+        title=checked.title,
+        metadata=checked.metadata,
+        source_uri=checked.source_uri,
+    )
+
+
+async def documents_from(
+    collection: str, first: pb2.IngestDocumentsRequest, rest: AsyncIterator[pb2.IngestDocumentsRequest]
+) -> AsyncIterator[SourceDocument | IngestFailure]:
+    """The documents of a stream. One that breaks its bounds, or names another collection, is a failure of its own."""
+    message = first
+    while True:
+        try:
+            if collection_from(message.collection or collection) != collection:
+                raise invalid("collection", f"must be {collection!r}, as in the first message of the stream")
+            yield document_from(message.document)
+        except InvalidFields as error:
+            yield IngestFailure(message.document.document_id, error)
+        try:
+            message = await anext(rest)
+        except StopAsyncIteration:
+            return
+
+
+def delete_from(message: pb2.DeleteDocumentsRequest) -> DeleteDocuments:
+    """Which documents are to go. Raises InvalidFields."""
+    values = {
+        "collection": message.collection or DEFAULT_COLLECTION,
+        "document_ids": tuple(dict.fromkeys(message.document_ids)),
+    }
+    return validated(DeleteDocuments, values)
+
+
+def documents_listing_from(message: pb2.ListDocumentsRequest) -> Listing:
+    """Which page of documents. Raises InvalidFields."""
+    collection = message.collection or DEFAULT_COLLECTION
+    query = ["documents", collection, message.document_id_prefix]
+    values = {
+        "collection": collection,
+        "page_size": message.page_size,
+        "after": _after(message.page_token, query),
+        "prefix": message.document_id_prefix,
+    }
+    return validated(Listing, values)
+
+
+def collections_listing_from(message: pb2.ListCollectionsRequest) -> Listing:
+    """Which page of collections. Raises InvalidFields."""
+    return validated(Listing, {"page_size": message.page_size, "after": _after(message.page_token, ["collections"])})
+
+
+def search_to(found: Sequence[ScoredPassage], mode: SearchMode) -> pb2.SearchResponse:
+    """The passages found."""
+    scored = [pb2.ScoredPassage(passage=convert.passage_to(passage_of(item)), score=item.score) for item in found]
+    return pb2.SearchResponse(passages=scored, mode=convert.mode_to(mode))
+
+
+def passage_of(found: ScoredPassage) -> passages.Passage:
+    """A stored passage as the other services see it."""
+    chunk = found.passage.chunk
+    return passages.Passage(
+        passage_id=chunk.chunk_id,
+        text=chunk.text,
+        title=found.passage.title,
+        heading_path=tuple(heading[:128] for heading in chunk.heading_path[:16]),
+        document_id=chunk.document_id,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        has_code=chunk.has_code,
+        source_uri=found.passage.source_uri,
+        metadata=found.passage.metadata,
+    )
+
+
+def ingest_to(result: IngestResult | IngestFailure) -> pb2.IngestDocumentsResponse:
+    """What became of one document."""
+    if isinstance(result, IngestFailure):
+        return pb2.IngestDocumentsResponse(document_id=result.document_id, error=to_detail(result.error))
+    counts = pb2.IngestedDocument(
+        chunks=result.chunks_total,
+        chunks_embedded=result.chunks_embedded,
+        chunks_unchanged=result.chunks_unchanged,
+        chunks_deleted=result.chunks_deleted,
+    )
+    return pb2.IngestDocumentsResponse(document_id=result.document_id, ingested=counts)
+
+
+def documents_to(page: DocumentPage, listing: Listing) -> pb2.ListDocumentsResponse:
+    """A page of documents."""
+    query = ["documents", listing.collection, listing.prefix]
+    token = _token(page.next_after, query) if page.next_after is not None else ""
+    return pb2.ListDocumentsResponse(documents=map(_document_to, page.documents), next_page_token=token)
+
+
+def collections_to(infos: Sequence[CollectionInfo], listing: Listing) -> pb2.ListCollectionsResponse:
+    """A page of collections."""
+    behind = [info for info in infos if info.name > listing.after]
+    page = behind[: listing.page_size]
+    token = _token(page[-1].name, ["collections"]) if len(behind) > len(page) else ""
+    return pb2.ListCollectionsResponse(collections=map(_collection_to, page), next_page_token=token)
+
+
+def _document_to(summary: DocumentSummary) -> pb2.DocumentInfo:
+    return pb2.DocumentInfo(
+        document_id=summary.document_id,
+        title=summary.title,
+        source_uri=summary.source_uri,
+        metadata=summary.metadata,
+        chunks=summary.passages,
+    )
+
+
+def _collection_to(info: CollectionInfo) -> pb2.Collection:
+    return pb2.Collection(
+        name=info.name,
+        embedding_model=info.embedding.embedder if info.embedding.dimensions else "",
+        embedding_dimensions=info.embedding.dimensions,
+        documents=info.documents,
+        chunks=info.passages,
+    )
+
+
+def _token(after: str, query: list[str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps([query, after]).encode()).decode()
+
+
+def _after(token: str, query: list[str]) -> str:
+    if not token:
+        return ""
+    try:
+        of, after = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, TypeError):
+        raise invalid("page_token", "is not a token of this service") from None
+    if of != query or not isinstance(after, str):
+        raise invalid("page_token", "belongs to another query")
+    return after

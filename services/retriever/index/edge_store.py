@@ -1,0 +1,181 @@
+"""The folder of the embedded engine: its lock, one shard per collection, and what each was made with.
+
+Layout: `.lock`, and per collection `collections/NAME/{shard/, collection.json}`. The JSON file is written
+last, so a folder without it is the rest of a creation that was cut short and is removed. Everything here
+blocks.
+"""
+
+import json
+import logging
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from errata_kit.errors import IndexUnavailable
+from services.retriever.index.base import EmbeddingSpace, not_found
+from services.retriever.index.payload import DENSE, INTEGER_FIELD, KEYWORD_FIELDS, SPARSE
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+    from qdrant_edge import EdgeShard, PayloadSchemaType
+
+_LOG: Final = logging.getLogger(__name__)
+_FORMAT: Final = 1
+_RECORD: Final = "collection.json"
+_DELETED: Final = ".deleted-"
+
+
+class FolderLocked(IndexUnavailable):
+    """Another process uses the data folder. Metadata: `folder`."""
+
+
+class EdgeStore:
+    """The open collections of one folder, which this process holds alone until `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._collections = folder / "collections"
+        self._lock: FileLock | None = None
+        self._shards: dict[str, EdgeShard] = {}
+        self._spaces: dict[str, EmbeddingSpace] = {}
+
+    def open(self) -> None:
+        """Lock the folder, creating it if need be, clear what was cut short, and load every collection.
+
+        Raises:
+            FolderLocked: another process holds it.
+            IndexUnavailable: it cannot be written, or a collection in it cannot be read.
+        """
+        self._lock = _lock(self.folder)
+        try:
+            self._collections.mkdir(exist_ok=True)
+            for path in sorted(self._collections.iterdir()):
+                if (path / _RECORD).is_file() and not path.name.startswith(_DELETED):
+                    self._load(path)
+                else:
+                    shutil.rmtree(path, ignore_errors=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def names(self) -> list[str]:
+        """Return the collections' names in order."""
+        return sorted(self._spaces)
+
+    def space(self, name: str) -> EmbeddingSpace:
+        """Return what made the collection's vectors, or raise `CollectionNotFound`."""
+        if name not in self._spaces:
+            raise not_found(name)
+        return self._spaces[name]
+
+    def shard(self, name: str) -> "EdgeShard":
+        """Return the collection's shard, or raise `CollectionNotFound`."""
+        if name not in self._shards:
+            raise not_found(name)
+        return self._shards[name]
+
+    def create(self, name: str, space: EmbeddingSpace) -> None:
+        """Create a collection that does not exist, with its payload indexes."""
+        path = self._collections / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        shard = _create_shard(path / "shard", space)
+        record = {"format": _FORMAT, "name": name, "embedder": space.embedder, "dimensions": space.dimensions}
+        _write_durably(path / _RECORD, json.dumps(record, indent=2) + "\n")
+        self._shards[name], self._spaces[name] = shard, space
+
+    def delete(self, name: str) -> None:
+        """Delete a collection; once its folder is renamed it is gone, whatever happens then."""
+        self.shard(name).close()
+        del self._shards[name], self._spaces[name]
+        grave = self._collections / f"{_DELETED}{uuid.uuid4().hex}"
+        (self._collections / name).rename(grave)
+        _sync_folder(self._collections)
+        shutil.rmtree(grave, ignore_errors=True)
+
+    def close(self) -> None:
+        """Flush and close every shard, and release the folder."""
+        for shard in self._shards.values():
+            shard.close()
+        self._shards.clear()
+        self._spaces.clear()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _load(self, path: Path) -> None:
+        import qdrant_edge
+
+        try:
+            record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+            space = EmbeddingSpace(record["embedder"], record["dimensions"])
+            shard = qdrant_edge.EdgeShard.load(str(path / "shard"))
+        except Exception as error:
+            # The engine raises plain Exception; its text names internals and goes to the log only.
+            _LOG.exception("collection in %s cannot be loaded", path)
+            message = f"the collection {path.name!r} in data folder {self.folder} cannot be read"
+            raise IndexUnavailable(message, {"folder": str(self.folder)}) from error
+        self._shards[path.name], self._spaces[path.name] = shard, space
+
+
+def schema_types() -> "dict[str, PayloadSchemaType]":
+    """Return the engine's payload index types by the kinds that `payload` names."""
+    from qdrant_edge import PayloadSchemaType as Schema
+
+    return {
+        "keyword": Schema.Keyword,
+        "float": Schema.Float,
+        "datetime": Schema.Datetime,
+        "integer": Schema.Integer,
+    }
+
+
+def _lock(folder: Path) -> "FileLock":
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".lock", thread_local=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        message = f"data folder {folder} is in use by another process; stop it or choose another folder"
+        raise FolderLocked(message, {"folder": str(folder)}) from None
+    except OSError as error:
+        message = f"data folder {folder} cannot be used: {error.strerror}"
+        raise IndexUnavailable(message, {"folder": str(folder)}) from error
+    return lock
+
+
+def _create_shard(path: Path, space: EmbeddingSpace) -> "EdgeShard":
+    import qdrant_edge as engine
+
+    dense = {DENSE: engine.EdgeVectorParams(size=space.dimensions, distance=engine.Distance.Cosine)}
+    sparse = {SPARSE: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)}
+    config = engine.EdgeConfig(vectors=dense if space.dimensions else None, sparse_vectors=sparse)
+    shard = engine.EdgeShard.create(str(path), config)
+    kinds = dict.fromkeys(KEYWORD_FIELDS, "keyword") | {INTEGER_FIELD: "integer"}
+    for field, kind in kinds.items():
+        shard.update(engine.UpdateOperation.create_field_index(field, schema_types()[kind]))
+    shard.flush()
+    return shard
+
+
+def _write_durably(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    _sync_folder(path.parent)
+    _sync_folder(path.parent.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

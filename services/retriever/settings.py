@@ -1,0 +1,47 @@
+"""Settings of the retriever."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from errata_kit.llm.settings import ModelSettings
+from errata_kit.settings import ServiceSettings, default_data_dir
+
+
+class EmbeddingProvider(StrEnum):
+    """What makes dense vectors."""
+
+    LOCAL = "local"
+    OPENAI = "openai"
+    NONE = "none"
+
+
+class RetrieverSettings(ServiceSettings, ModelSettings):
+    """Where the index is, and what embeds."""
+
+    port: int = Field(50052, validation_alias="RETRIEVER_PORT", ge=0, le=65535)
+    """gRPC port; 0 takes a free one."""
+    metrics_port: int = Field(9092, validation_alias="RETRIEVER_METRICS_PORT", ge=0, le=65535)
+    """Prometheus port; 0 takes a free one."""
+    data_dir: Path = Field(default_factory=default_data_dir, validation_alias="ERRATA_DATA_DIR")
+    """Where the embedded index keeps its data."""
+    qdrant_url: str = Field("", validation_alias="QDRANT_URL")
+    """A Qdrant server, such as http://qdrant:6333; empty means the embedded engine."""
+    qdrant_api_key: SecretStr | None = Field(None, validation_alias="QDRANT_API_KEY")
+    """The server's key."""
+    embedding_provider: EmbeddingProvider = Field(EmbeddingProvider.LOCAL, validation_alias="RETRIEVER_EMBEDDING_PROVIDER")
+    """local: the packaged encoder, no network. openai: an OpenAI-compatible API. none: sparse search only."""
+    model: str = Field("text-embedding-3-small", validation_alias="RETRIEVER_EMBEDDING_MODEL", min_length=1)
+    """The embedding model of the openai provider."""
+    embedding_dimensions: int = Field(1536, validation_alias="RETRIEVER_EMBEDDING_DIMENSIONS", ge=1, le=8192)
+    """Size of its vectors."""
+    embedding_threads: int = Field(2, validation_alias="RETRIEVER_EMBEDDING_THREADS", ge=1, le=64)
+    """CPU threads of the local provider."""
+
+    @model_validator(mode="after")
+    def _can_embed(self) -> Self:
+        if self.embedding_provider is EmbeddingProvider.OPENAI and not self.reachable():
+            raise ValueError("RETRIEVER_EMBEDDING_PROVIDER=openai needs OPENAI_API_KEY or OPENAI_BASE_URL")
+        return self

@@ -1,0 +1,126 @@
+"""The embedded engine's folder: one process at a time, and nothing acknowledged is lost by a kill."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from errata_kit.errors import IndexUnavailable
+from services.retriever.index.base import EmbeddingSpace
+from services.retriever.index.edge import EdgeIndex
+from services.retriever.index.edge_store import FolderLocked
+
+WRITER = """
+import asyncio, sys, time, uuid
+from pathlib import Path
+from services.retriever.chunking import Chunk
+from services.retriever.index.base import EmbeddedPassage, EmbeddingSpace, Passage
+from services.retriever.index.edge import EdgeIndex
+from services.retriever.index.sparse import SparseEncoder
+
+async def main():
+    index = await EdgeIndex.open(Path(sys.argv[1]))
+    await index.ensure_collection("c", EmbeddingSpace("m", 4))
+    for n in range(100000):
+        chunk = Chunk(str(uuid.uuid4()), f"d{n % 10}", n, f"text {n}", (), 1, 1, False, "0")
+        passage = Passage(chunk, "T", "u", {f"key{n % 5}": str(n)})
+        sparse = SparseEncoder().passage(f"text {n}")
+        await index.upsert("c", [EmbeddedPassage(passage, [1.0, 0.0, 0.0, n], sparse)])
+        print(n + 1, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def start_writer(folder: Path) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", WRITER, str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def kill(process: "subprocess.Popen[str]") -> int:
+    """Kill the writer and return the last number it printed: how many writes were acknowledged."""
+    process.send_signal(signal.SIGKILL)
+    output, _ = process.communicate()
+    complete = output[: output.rfind("\n") + 1].split()
+    return int(complete[-1]) if complete else 0
+
+
+async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    acknowledged = 0
+    writer = start_writer(tmp_path)
+    assert writer.stdout is not None
+    try:
+        while acknowledged < 50:
+            acknowledged = int(await asyncio.to_thread(writer.stdout.readline))
+    finally:
+        acknowledged = max(acknowledged, kill(writer))
+    index = await EdgeIndex.open(tmp_path)
+    [info] = await index.list_collections()
+    assert info.embedding == EmbeddingSpace("m", 4)
+    assert acknowledged <= info.passages <= acknowledged + 1
+    assert sum(document.passages for document in (await index.list_documents("c")).documents) == info.passages
+    await index.close()
+
+
+async def test_a_second_process_is_told_which_folder_is_taken(tmp_path: Path) -> None:
+    writer = start_writer(tmp_path)
+    assert writer.stdout is not None
+    await asyncio.to_thread(writer.stdout.readline)
+    try:
+        with pytest.raises(FolderLocked) as caught:
+            await EdgeIndex.open(tmp_path)
+    finally:
+        kill(writer)
+    assert str(tmp_path) in caught.value.message
+    assert caught.value.metadata == {"folder": str(tmp_path)}
+
+
+async def test_a_second_index_in_the_process_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
+    first = await EdgeIndex.open(tmp_path)
+    with pytest.raises(FolderLocked):
+        await EdgeIndex.open(tmp_path)
+    await first.close()
+    await (await EdgeIndex.open(tmp_path)).close()
+
+
+async def test_what_a_cut_short_creation_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "collections" / "half" / "shard").mkdir(parents=True)
+    (tmp_path / "collections" / ".deleted-1").mkdir()
+    index = await EdgeIndex.open(tmp_path)
+    assert await index.list_collections() == []
+    assert list((tmp_path / "collections").iterdir()) == []
+    await index.ensure_collection("half", EmbeddingSpace("m", 4))
+    await index.close()
+
+
+async def test_a_damaged_collection_is_a_clear_error_and_frees_the_folder(tmp_path: Path) -> None:
+    index = await EdgeIndex.open(tmp_path)
+    await index.ensure_collection("c", EmbeddingSpace("m", 4))
+    await index.close()
+    record = tmp_path / "collections" / "c" / "collection.json"
+    good = record.read_text()
+    record.write_text("{")
+    with pytest.raises(IndexUnavailable, match="'c'"):
+        await EdgeIndex.open(tmp_path)
+    record.write_text(good)
+    await (await EdgeIndex.open(tmp_path)).close()
+
+
+async def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(IndexUnavailable, match="cannot be used"):
+        await EdgeIndex.open(tmp_path / "file" / "data")
+
+
+async def test_a_closed_index_says_so(tmp_path: Path) -> None:
+    index = await EdgeIndex.open(tmp_path)
+    await index.close()
+    with pytest.raises(IndexUnavailable, match="closed"):
+        await index.list_collections()
+    with pytest.raises(IndexUnavailable, match="closed"):
+        await index.embedding_space("c")
