@@ -12,6 +12,7 @@ from errata_kit.calls import enter_call
 from errata_kit.errors import Draining, ErrataError, InvalidFields, Overloaded
 from errata_kit.logs import get_logger
 from errata_kit.metrics import Metrics
+from errata_kit.rpc.context import Context, Handler
 from errata_kit.rpc.status import STATUS_OF_REASON, from_rpc_error, to_status, trailers
 
 RUN_ID_KEY: Final = "errata-run-id"
@@ -21,8 +22,6 @@ _ALWAYS_ADMITTED: Final = ("/grpc.health.", "/grpc.reflection.")
 _RETRY_AFTER_SECONDS: Final = 1.0
 
 _log = get_logger("errata.rpc")
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
@@ -36,9 +35,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+    ) -> Handler | None:
         """Return the method's handler, wrapped."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method

@@ -2,21 +2,18 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
-import grpc
 from errata.generator.v1 import generator_service_pb2 as pb2
 from errata.generator.v1 import generator_service_pb2_grpc as pb2_grpc
 
 from errata_kit.metrics import Metrics
+from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.generator import convert
 from services.generator.broadening import broaden
 from services.generator.provider import Provider, Written, refusal
 from services.generator.providers import open_provider
 from services.generator.settings import GeneratorSettings
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class GeneratorServicer(pb2_grpc.GeneratorServiceServicer):

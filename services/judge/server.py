@@ -2,21 +2,18 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
-import grpc
 from errata.judge.v1 import judge_service_pb2 as pb2
 from errata.judge.v1 import judge_service_pb2_grpc as pb2_grpc
 
 from errata_kit.metrics import Metrics
+from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.judge import convert
 from services.judge.assessment import AnswerAssessor
 from services.judge.grading.batch import PassageGrader
 from services.judge.providers import open_provider
 from services.judge.settings import JudgeSettings
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class JudgeServicer(pb2_grpc.JudgeServiceServicer):

@@ -3,15 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
-import grpc
 from errata.orchestrator.v1 import orchestrator_service_pb2 as pb2
 from errata.orchestrator.v1 import orchestrator_service_pb2_grpc as pb2_grpc
 
 from errata_kit.errors import RemoteError
 from errata_kit.metrics import Metrics
 from errata_kit.rpc.channels import open_channel
+from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.orchestrator import convert
 from services.orchestrator.clients import GeneratorClient, JudgeClient, RetrieverClient, until_serving
@@ -20,8 +19,6 @@ from services.orchestrator.runs.events import RunFinished
 from services.orchestrator.runs.store import MemoryRunStore, RunStore
 from services.orchestrator.settings import OrchestratorSettings
 from services.orchestrator.workflows.answer.graph import AnswerWorkflow
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class OrchestratorServicer(pb2_grpc.OrchestratorServiceServicer):

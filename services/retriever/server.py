@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
-import grpc
 from errata.retriever.v1 import retriever_service_pb2 as pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
 
 from errata_kit.bounds import invalid
 from errata_kit.metrics import Metrics
+from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.retriever import convert
 from services.retriever.index.base import PassageIndex
@@ -18,8 +17,6 @@ from services.retriever.ingest import IngestFailure, Ingestor, IngestResult
 from services.retriever.opening import open_embedder, open_index, until_answering
 from services.retriever.search import Searcher
 from services.retriever.settings import RetrieverSettings
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):

@@ -106,6 +106,7 @@ def test_the_guard_never_raises_a_verdict(verdicts: list[Verdict], answer: str) 
 @given(
     st.lists(
         st.sampled_from([*list('aB. \n123-_`"/[]@:'), "--x-y", "A_B", "v1.2.3 ", "January 2024"]),
+        min_size=1,
         max_size=100,
     ).map("".join)
 )

@@ -61,7 +61,7 @@ def test_what_is_within_bounds_passes(filter_: Filter) -> None:
 def test_what_is_out_of_bounds_is_invalid(filter_: Filter, problem: str) -> None:
     with pytest.raises(InvalidFields, match=problem) as caught:
         validate(filter_)
-    assert caught.value.metadata == {"field": "filter"}
+    assert [violation.field for violation in caught.value.violations] == ["filter"]
 
 
 def test_values_are_read_as_numbers_and_times() -> None:
