@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PROTOS := $(shell find protos -name '*.proto' | sort)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format gen gen-check graph lock bench clean
+.PHONY: help setup demo test test-fast lint format gen gen-check docs lock bench clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -52,8 +52,9 @@ gen: setup ## Generate the stubs in gen/
 gen-check: setup
 	@$(BIN)/python scripts/generate.py --check gen
 
-graph: setup ## Draw the compiled graph into docs/workflows.md
+docs: setup ## Draw the compiled graph into docs/workflows.md, and write the settings into docs/configuration.md
 	@$(BIN)/python scripts/draw_graph.py
+	@$(BIN)/python scripts/write_settings.py
 
 lock: setup ## Resolve the newest versions that pyproject.toml allows
 	@$(BIN)/uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --upgrade -o locks/requirements.txt

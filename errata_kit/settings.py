@@ -16,7 +16,9 @@ _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UD
 class ServiceSettings(BaseSettings):
     """What all services have in common."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True
+    )
 
     host: str = Field("127.0.0.1", validation_alias="ERRATA_HOST", min_length=1)
     """Address to listen on. There is no authentication yet, so the default is loopback."""

@@ -23,25 +23,24 @@ class ModelSettings(BaseSettings):
     """How to reach a model.
 
     A service subclasses this to give `model` its own variable and default. Durations are seconds.
-
-    Attributes:
-        chosen_provider: ERRATA_LLM_PROVIDER; empty lets the presence of a key or an address decide.
-        api_key: OPENAI_API_KEY; not needed together with a base URL.
-        base_url: OPENAI_BASE_URL, of any OpenAI-compatible API.
-        timeout_seconds: the longest that one call may take, queueing and retries included.
-        max_attempts: HTTP requests for one call, at most.
-        max_concurrency: requests in flight from one process, at most.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True)
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True)
 
     chosen_provider: Provider | None = Field(default=None, validation_alias="ERRATA_LLM_PROVIDER")
+    """openai or offline; without it, openai when there is a key or an address, else offline."""
     api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    """The key. Not needed together with a base URL of a server that takes none."""
     base_url: str = Field(default=OPENAI_URL, validation_alias="OPENAI_BASE_URL")
+    """Any OpenAI-compatible API."""
     model: str = Field(default="gpt-4o-mini", min_length=1, validation_alias="ERRATA_LLM_MODEL")
+    """The model."""
     timeout_seconds: float = Field(default=60.0, gt=0, le=3600, validation_alias="ERRATA_LLM_TIMEOUT_SECONDS")
+    """Longest that one model call may take, queueing and retries included."""
     max_attempts: int = Field(default=4, ge=1, le=10, validation_alias="ERRATA_LLM_MAX_ATTEMPTS")
+    """HTTP requests for one model call, at most."""
     max_concurrency: int = Field(default=16, ge=1, le=1024, validation_alias="ERRATA_LLM_MAX_CONCURRENCY")
+    """Requests in flight from one process, at most."""
 
     @property
     def provider(self) -> Provider:
