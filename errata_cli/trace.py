@@ -12,7 +12,7 @@ from rich.text import Text
 
 _RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red"}
 _VERDICT_COLOURS: Final = {"SUPPORTED": "green", "UNSUPPORTED": "yellow", "CONTRADICTED": "red", "UNVERIFIABLE": "dim"}
-_SHOWN_TEXT: Final = 220
+_SHOWN_TEXT: Final = 160
 
 
 class TraceView:
@@ -154,11 +154,6 @@ class TraceView:
             self._detail("near", "bold", f"{miss.grade.score:.2f}  {place}: {_shortened(miss.grade.reasoning)}")
         for claim in refusal.failing_claims:
             self._detail("claim", "bold", f"{_verdict(claim).lower()}: “{_shortened(claim.text)}”")
-
-    @property
-    def console(self) -> Console:
-        """Where it is shown."""
-        return self._console
 
 
 def source_of(passage: passage_pb2.Passage) -> str:

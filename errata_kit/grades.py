@@ -48,7 +48,6 @@ class FindingKind(StrEnum):
     URL = "URL"
     QUOTE = "QUOTE"
     DATE = "DATE"
-    NEGATION = "NEGATION"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ class ModelSettings(BaseSettings):
     A service subclasses this to give `model` its own variable and default. Durations are seconds.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True
+    )
 
     chosen_provider: Provider | None = Field(default=None, validation_alias="ERRATA_LLM_PROVIDER")
     """openai or offline; without it, openai when there is a key or an address, else offline."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from errata_kit.calls import remaining_seconds
+from errata_kit.errors import ModelOutputInvalid
 from errata_kit.llm.chat import ChatModel, ChatRequest, ModelOutput, StreamEnd
 from errata_kit.llm.prompts import PromptLibrary, RenderedPrompt, fence, new_nonce
 from errata_kit.passages import Answer, Passage
@@ -14,6 +15,8 @@ from services.generator.provider import Correction, Query, Written, refusal
 
 # What the prompts ask for when the passages hold no answer. Held back from the stream until it can't be that any more.
 NO_ANSWER: Final = "NO_ANSWER"
+# The contract's bound of an answer.
+MAX_ANSWER_BYTES: Final = 64 * 1024
 
 
 class BroadenedQueryOutput(ModelOutput):
@@ -77,7 +80,7 @@ class OpenAIProvider:
         async with contextlib.aclosing(self._model.stream(request)) as events:
             async for event in events:
                 if isinstance(event, StreamEnd):
-                    yield Written(self._answer(event.text, passages), (event.usage,))
+                    yield self._whole(event, passages)
                     return
                 held += event.text
                 if sent or not NO_ANSWER.startswith(held.strip()[: len(NO_ANSWER)]):
@@ -85,12 +88,16 @@ class OpenAIProvider:
                     yield held
                     held = ""
 
-    def _answer(self, text: str, passages: tuple[Passage, ...]) -> Answer:
-        text = without_stray_markers(text.strip(), len(passages)).strip()
+    def _whole(self, end: StreamEnd, passages: tuple[Passage, ...]) -> Written:
+        text = without_stray_markers(end.text.strip(), len(passages)).strip()
         if not text or text.startswith(NO_ANSWER):
-            return refusal(self._model.name)
+            return Written(refusal(self._model.name), (end.usage,))
+        if len(text.encode()) > MAX_ANSWER_BYTES:
+            error = ModelOutputInvalid(metadata={"cause": "too_long"})
+            error.model_calls = (end.usage,)
+            raise error
         citations = read_citations(text, tuple(passage.passage_id for passage in passages))
-        return Answer(text, citations, self._model.name)
+        return Written(Answer(text, citations, self._model.name), (end.usage,))
 
 
 def _shown(passages: tuple[Passage, ...], nonce: str) -> str:

@@ -14,7 +14,8 @@ from errata_kit.errors import DocumentRejected
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
 # YAML is read by a slow parser that expands aliases: no honest front matter comes near this.
 MAX_FRONT_MATTER_CHARACTERS: Final = 64 * 1024
-MAX_TITLE_CHARACTERS: Final = 512
+# At most 1 KiB of UTF-8, the bound of a passage's title.
+MAX_TITLE_CHARACTERS: Final = 256
 _OPENING_LINE: Final = 100
 _NEWLINES: Final = re.compile(r"\r\n?")
 _FILE_SUFFIX: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}$")

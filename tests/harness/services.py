@@ -104,6 +104,11 @@ async def serving(
             yield Served(target, stub(channel), channel, started, service)
 
 
+def plain_settings(**settings: Any) -> ServiceSettings:
+    """What all services have in common, with its defaults."""
+    return ServiceSettings(**settings)
+
+
 async def health_of(channel: grpc.aio.Channel, name: str = "") -> int:
     """The health status that a server tells of a service."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -118,7 +123,7 @@ async def until_serving(channel: grpc.aio.Channel, name: str = "") -> None:
         TimeoutError: when it does not within 30 seconds.
     """
     async with asyncio.timeout(30):
-        while await health_of(channel, name) != health_pb2.HealthCheckResponse.SERVING:
+        while await health_of(channel, name) != health_pb2.HealthCheckResponse.SERVING:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -224,7 +229,7 @@ async def go_on() -> None:
 
 
 @dataclass
-class FakeRetriever(retriever_grpc.RetrieverServiceServicer):  # type: ignore[misc]  # generated code has no types
+class FakeRetriever(retriever_grpc.RetrieverServiceServicer):
     """Finds, at the n-th search, the passages that `found` names n-th; the last entry holds for all later searches."""
 
     found: Sequence[Sequence[str]] = (("p1", "p2"),)
@@ -245,7 +250,7 @@ class FakeRetriever(retriever_grpc.RetrieverServiceServicer):  # type: ignore[mi
 
 
 @dataclass
-class FakeJudge(judge_grpc.JudgeServiceServicer):  # type: ignore[misc]  # generated code has no types
+class FakeJudge(judge_grpc.JudgeServiceServicer):
     """Gives each passage the score, or the error, that `scores` has for it (1.0 where it has none); `answers` are its grades
     of answers in order, the last one for ever.
     """
@@ -288,7 +293,7 @@ class FakeJudge(judge_grpc.JudgeServiceServicer):  # type: ignore[misc]  # gener
 
 
 @dataclass
-class FakeGenerator(generator_grpc.GeneratorServiceServicer):  # type: ignore[misc]  # generated code has no types
+class FakeGenerator(generator_grpc.GeneratorServiceServicer):
     """Writes `answer` in its words; `refined` are its corrections in order; `queries` are what it broadens to, in order, and
     then it is exhausted.
     """
@@ -375,7 +380,7 @@ async def _fake(name: str, register: Any, servicer: Any) -> AsyncIterator[str]:
         register=lambda server: register(servicer, server),
         metrics=Metrics(),
     )
-    async with rpc_server.running(service, ServiceSettings()) as started:
+    async with rpc_server.running(service, plain_settings()) as started:
         yield f"127.0.0.1:{started.port}"
 
 

@@ -12,7 +12,12 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("script", ["draw_graph.py", "write_settings.py"])
 def test_the_page_is_up_to_date(script: str) -> None:
     checked = subprocess.run(
-        [sys.executable, ROOT / "scripts" / script, "--check"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, ROOT / "scripts" / script, "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert checked.returncode == 0, checked.stderr
 

@@ -35,7 +35,6 @@ class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINDING_KIND_URL: _ClassVar[FindingKind]
     FINDING_KIND_QUOTE: _ClassVar[FindingKind]
     FINDING_KIND_DATE: _ClassVar[FindingKind]
-    FINDING_KIND_NEGATION: _ClassVar[FindingKind]
 VERDICT_UNSPECIFIED: Verdict
 VERDICT_SUPPORTED: Verdict
 VERDICT_UNSUPPORTED: Verdict
@@ -55,7 +54,6 @@ FINDING_KIND_PATH: FindingKind
 FINDING_KIND_URL: FindingKind
 FINDING_KIND_QUOTE: FindingKind
 FINDING_KIND_DATE: FindingKind
-FINDING_KIND_NEGATION: FindingKind
 
 class PassageGrade(_message.Message):
     __slots__ = ("score", "relevant", "reasoning")

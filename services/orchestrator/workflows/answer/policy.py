@@ -10,6 +10,9 @@ from services.orchestrator.runs.events import Outcome
 from services.orchestrator.workflows.answer.state import AnswerSettings, AnswerState, GradedPassage
 
 NEAREST_MISSES: Final = 3
+# Bounds of the judge's and the generator's requests: the best passages, and the first failing claims.
+MOST_USED: Final = 100
+MOST_FAILING: Final = 200
 
 
 def is_used(graded: GradedPassage, settings: AnswerSettings) -> bool:
@@ -20,7 +23,8 @@ def is_used(graded: GradedPassage, settings: AnswerSettings) -> bool:
 def used_passages(state: AnswerState) -> tuple[GradedPassage, ...]:
     """The passages that passed in any retrieval, best first; the order in which "[n]" cites them."""
     passed = [graded for graded in state.graded if is_used(graded, state.request.settings)]
-    return tuple(sorted(passed, key=lambda graded: (-graded.grade.score, graded.retrieval, graded.passage.passage_id)))
+    passed.sort(key=lambda graded: (-graded.grade.score, graded.retrieval, graded.passage.passage_id))
+    return tuple(passed[:MOST_USED])
 
 
 def nearest_misses(state: AnswerState) -> tuple[GradedPassage, ...]:
@@ -85,13 +89,12 @@ def failing_claims(grade: AnswerGrade, settings: AnswerSettings) -> tuple[Claim,
     """
     problematic = frozenset(grade.problematic_claim_ids)
     named = tuple(claim for claim in grade.claims if claim.claim_id in problematic)
-    if named:
-        return named
-    return tuple(
+    weak = (
         claim
         for claim in grade.claims
         if claim.verdict is not Verdict.UNVERIFIABLE and claim.support < settings.faithfulness_threshold
     )
+    return (named or tuple(weak))[:MOST_FAILING]
 
 
 def outcome(state: AnswerState) -> Outcome:

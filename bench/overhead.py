@@ -1,0 +1,451 @@
+"""What a run costs beyond its model calls, over the four services and in one process without gRPC.
+
+Run: `.venv/bin/python bench/overhead.py [--embedding local|none] [--json]`. A double of the model API, in a process of its
+own, answers each call after 200 ms. A ratio is the median over runs of how long the run took, as its caller sees it, divided
+by how long its model calls had to take. In a run that is answered at once these are 600 ms: five passages graded side by
+side, the answer written, its claims checked. `ratio_N` is measured with N callers, each of which asks again as soon as it
+has its answer; `in_process_ratio_N` is the same workflow, engine, searcher, judge and generator, called directly in this
+process; at each N the two take turns.
+
+How long the calls had to take comes from the double's journal, so that it stays right for a run that takes another path:
+calls of one kind that follow each other in the journal of a run were asked side by side and count as 200 ms together. It is
+not the time during which calls were open: a judge that sends its five calls one by one would lengthen that time, and seem
+cheaper for it.
+
+Passages are found as by default, by the packaged embedding model and by words; embedding the question is part of the run's
+own time, on both sides. `--embedding none` leaves the model out.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import multiprocessing
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from errata.orchestrator.v1 import orchestrator_service_pb2 as orchestrator_pb2
+from errata.orchestrator.v1 import orchestrator_service_pb2_grpc as orchestrator_grpc
+from errata.orchestrator.v1 import trace_pb2
+from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
+from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
+
+from bench.figures import Figure, Progress, arguments, print_figures
+from errata_cli.stack import Stack, StackError, StackPlan, starting
+from errata_kit.grades import Claim
+from errata_kit.metrics import Metrics
+from errata_kit.passages import Passage
+from errata_kit.rpc.channels import open_channel, reading
+from services.generator.broadening import broaden
+from services.generator.provider import Correction, Written
+from services.generator.provider import Provider as GeneratorProvider
+from services.generator.providers import open_provider as open_generator
+from services.generator.settings import GeneratorSettings
+from services.judge.assessment import AnswerAssessor
+from services.judge.grading.batch import PassageGrader
+from services.judge.provider import GradedPassage
+from services.judge.providers import open_provider as open_judge
+from services.judge.settings import JudgeSettings
+from services.orchestrator.runs.engine import RunEngine
+from services.orchestrator.runs.events import Outcome, RunFinished
+from services.orchestrator.runs.store import MemoryRunStore
+from services.orchestrator.workflows.answer.graph import AnswerWorkflow
+from services.orchestrator.workflows.answer.ports import BroadenedQuery, GradedAnswer, PassageResult, WrittenAnswer
+from services.orchestrator.workflows.answer.state import AnswerRequest
+from services.retriever.convert import passage_of
+from services.retriever.documents import SourceDocument
+from services.retriever.index.edge import EdgeIndex
+from services.retriever.ingest import IngestFailure, Ingestor
+from services.retriever.opening import open_embedder
+from services.retriever.search import Searcher
+from services.retriever.settings import EmbeddingProvider, RetrieverSettings
+from tests.harness.model_responder import material_of, respond
+from tests.harness.model_rules import ChatRequest, Exchange, Reply, Rule
+from tests.harness.model_server import ModelServer, with_latency
+
+LATENCY_SECONDS: Final = 0.2
+COLLECTION: Final = "overhead"
+# Callers at a time, and how often each asks: once to warm up, then so often that the median rests on 32 runs or more.
+LEVELS: Final[Mapping[int, int]] = {1: 33, 16: 6, 64: 4}
+RATIO_1_AT_MOST: Final = 1.10
+# No bound of ours may queue a call: 64 runs have up to 320 at once.
+_MODEL_CALLS_AT_ONCE: Final = 1024
+_HEALTHY_SECONDS: Final = 120.0
+_RUN_SECONDS: Final = 120.0
+
+_SUBJECTS: Final = ("ferry", "greenhouse", "tannery", "lighthouse", "orchard", "quarry", "bakery", "sawmill")
+_MATTERS: Final = ("fuel", "storms", "visitors", "repairs", "records")
+
+Ask = Callable[[str], Awaitable[bool]]
+"""Asks a question and says whether it was answered."""
+
+
+class NotAnsweredError(Exception):
+    """A run ended otherwise than with an answer, so that its time is not one of the kind that is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A model call as the double saw it: the question it is about, and what kind of answer it wants."""
+
+    question: str
+    kind: str
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long a run took, in seconds."""
+
+    question: str
+    seconds: float
+
+
+def main() -> int:
+    """Measure and print; 1 when the suite does not start or a run is not answered."""
+    parser = arguments("Measure what a run costs beyond its model calls.")
+    choices = [EmbeddingProvider.LOCAL.value, EmbeddingProvider.NONE.value]
+    parser.add_argument("--embedding", choices=choices, default=choices[0], help="default: %(default)s")
+    options: argparse.Namespace = parser.parse_args()
+    try:
+        with running_double() as double, tempfile.TemporaryDirectory() as folder:
+            figures = asyncio.run(measure(double, Path(folder), EmbeddingProvider(options.embedding)))
+    except (StackError, NotAnsweredError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print_figures(figures, options.json)
+    return 0
+
+
+async def measure(double: "Double", folder: Path, embedding: EmbeddingProvider) -> list[Figure]:
+    """Put both sides up on the same documents and return the figures."""
+    figures: list[Figure] = []
+    total = 2 * sum(callers * times for callers, times in LEVELS.items())
+    progress = Progress("runs", total)
+    async with (
+        four_services(double.base_url, folder / "suite", embedding) as over_services,
+        one_process(double.base_url, folder / "process", embedding) as in_process,
+    ):
+        sides = {"": over_services, "in_process_": in_process}
+        for callers, times in LEVELS.items():
+            measured = await _level(double, sides, callers, times, progress)
+            for name, (runs, calls) in measured.items():
+                figures += _figures_of(f"{name}ratio_{callers}", f"{name}own_ms_{callers}", runs, calls)
+    return sorted(figures, key=lambda figure: "own_ms" in figure.name)
+
+
+async def _level(
+    double: "Double", sides: Mapping[str, Ask], callers: int, times: int, progress: Progress
+) -> dict[str, tuple[list[Run], list[Call]]]:
+    """Have this many callers ask, in turns over the two sides, so that what else the machine does falls on both."""
+    numbers = itertools.count(1)
+    found: dict[str, tuple[list[Run], list[Call]]] = {name: ([], []) for name in sides}
+    for name, ask in sides.items():
+        await asyncio.gather(*(_timed(ask, f"warm-up {callers}-{next(numbers)}", progress) for _ in range(callers)))
+        double.calls()
+        found[name] = ([], [])
+    share = max(1, (times - 1) // 3)
+    done = 0
+    while done < times - 1:
+        turn = min(share, times - 1 - done)
+        for name, ask in sides.items():
+
+            async def caller(ask: Ask = ask, turn: int = turn) -> list[Run]:
+                return [await _timed(ask, f"{callers}-{next(numbers)}", progress) for _ in range(turn)]
+
+            runs = await asyncio.gather(*(caller() for _ in range(callers)))
+            found[name][0].extend(itertools.chain.from_iterable(runs))
+            found[name][1].extend(double.calls())
+        done += turn
+    return found
+
+
+async def _timed(ask: Ask, mark: str, progress: Progress) -> Run:
+    # The mark makes each question one of its own, so that the journal's calls can be told apart.
+    subject, matter = _SUBJECTS[hash(mark) % len(_SUBJECTS)], _MATTERS[hash(mark) // 8 % len(_MATTERS)]
+    question = f"How does the {subject} handle {matter}? ({mark})"
+    started = time.perf_counter()
+    answered = await ask(question)
+    seconds = time.perf_counter() - started
+    if not answered:
+        raise NotAnsweredError(f"The run was not answered: {question}")
+    progress.advance()
+    return Run(question, seconds)
+
+
+def _figures_of(ratio: str, own: str, runs: Sequence[Run], calls: Iterable[Call]) -> list[Figure]:
+    by_question: defaultdict[str, list[Call]] = defaultdict(list)
+    for call in calls:
+        by_question[call.question].append(call)
+    needed = {question: needed_seconds(made) for question, made in by_question.items()}
+    bound = RATIO_1_AT_MOST if ratio == "ratio_1" else None
+    return [
+        Figure(ratio, statistics.median(run.seconds / needed[run.question] for run in runs), at_most=bound),
+        Figure(own, statistics.median(run.seconds - needed[run.question] for run in runs) * 1000),
+    ]
+
+
+def needed_seconds(calls: Iterable[Call]) -> float:
+    """How long the model calls of one run had to take: 200 ms for each row of calls of one kind."""
+    kinds = [call.kind for call in sorted(calls, key=lambda call: call.started)]
+    return LATENCY_SECONDS * sum(1 for _ in itertools.groupby(kinds))
+
+
+class Double:
+    """The double in its own process, from this side of the pipe."""
+
+    def __init__(self, pipe: "Connection[object, object]") -> None:
+        self._pipe = pipe
+        self.base_url = str(pipe.recv())
+
+    def calls(self) -> list[Call]:
+        """The calls since this was asked last."""
+        self._pipe.send(True)
+        return [item for item in self._received() if isinstance(item, Call)]
+
+    def _received(self) -> list[object]:
+        received = self._pipe.recv()
+        return received if isinstance(received, list) else []
+
+
+@contextlib.contextmanager
+def running_double() -> Iterator[Double]:
+    """Run the double inside the block."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve_double, args=(there,), daemon=True)
+    process.start()
+    try:
+        yield Double(here)
+    finally:
+        here.send(False)
+        process.join(5)
+        process.terminate()
+
+
+def _serve_double(pipe: "Connection[object, object]") -> None:
+    asyncio.run(_until_told(pipe))
+
+
+async def _until_told(pipe: "Connection[object, object]") -> None:
+    over = asyncio.Event()
+    rules = [Rule(with_latency(_verdicts, LATENCY_SECONDS), schema="ClaimVerdictsOutput")]
+    async with ModelServer(rules, default=with_latency(respond, LATENCY_SECONDS)) as server:
+
+        def told() -> None:
+            if not pipe.recv():
+                over.set()
+                return
+            pipe.send([_call(exchange) for exchange in server.calls()])
+            server.journal.clear()
+
+        pipe.send(server.base_url)
+        asyncio.get_running_loop().add_reader(pipe.fileno(), told)
+        await over.wait()
+
+
+def _call(exchange: Exchange) -> Call:
+    if not isinstance(exchange.request, ChatRequest):
+        raise TypeError("only chat calls are expected")
+    kind = exchange.request.schema_name or "text"
+    return Call(material_of(exchange.request).question, kind, exchange.started)
+
+
+def _verdicts(request: ChatRequest) -> Reply:
+    """Find each claim in a passage word for word, as the double's answers consist of the passages' sentences."""
+    passages = [text for _, text in material_of(request).passages]
+    verdicts = []
+    for number, claim in re.findall(r"<<<claim (\d+) \| [0-9a-f]+>>>\n(.*?)\n<<<end", request.text, re.DOTALL):
+        sources = [place for place, text in enumerate(passages, start=1) if claim in text]
+        verdicts.append(
+            {
+                "number": int(number),
+                "explanation": f"{len(sources)} passages say so.",
+                "evidence": [{"passage": place, "quote": claim} for place in sources],
+                "verdict": "SUPPORTED" if sources else "UNSUPPORTED",
+            }
+        )
+    return Reply(json.dumps({"verdicts": verdicts}))
+
+
+def _documents() -> Iterator[tuple[str, str]]:
+    """Forty documents of one passage of about 700 characters each."""
+    for subject, matter in itertools.product(_SUBJECTS, _MATTERS):
+        yield (
+            f"{subject}-{matter}",
+            f"The {subject} handles {matter} by a written rule. Whoever is on duty reads the rule aloud before work begins. "
+            f"For {matter} the {subject} keeps two people and one cupboard, which is locked overnight. "
+            f"A bell rings when {matter} need attention, and the bell is tested every Monday. "
+            "Nobody may leave before the cupboard has been counted by a second person. "
+            "What is missing is written on the slate by the door, and ordered on the same day. "
+            f"The {subject} has done it this way since its roof was mended. Guests are told about it when they arrive. "
+            "In winter the count is made by lamplight, and the slate is brought inside. "
+            "A new hand learns the rule in the first week, and signs the book underneath the others.",
+        )
+
+
+@contextlib.asynccontextmanager
+async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
+    """The suite as four processes; what is yielded asks the orchestrator."""
+    variables: dict[str, str | None] = {
+        "ERRATA_LLM_PROVIDER": "openai",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_KEY": None,
+        "QDRANT_URL": None,
+        "RETRIEVER_EMBEDDING_PROVIDER": embedding.value,
+        "ERRATA_LLM_MAX_CONCURRENCY": str(_MODEL_CALLS_AT_ONCE),
+    }
+    async with starting(StackPlan.on_free_ports(folder, variables), lambda name, line: None) as stack:
+        await stack.healthy(_HEALTHY_SECONDS)
+        await _ingest_over_grpc(stack)
+        async with open_channel(stack.plan.target("orchestrator")) as channel:
+            stub = orchestrator_grpc.OrchestratorServiceStub(channel)
+
+            async def ask(question: str) -> bool:
+                outcome = trace_pb2.OUTCOME_UNSPECIFIED
+                request = orchestrator_pb2.AskRequest(question=question, collection=COLLECTION)
+                async with reading(stub.Ask(request, timeout=_RUN_SECONDS)) as replies:
+                    async for reply in replies:
+                        if reply.event.WhichOneof("payload") == "run_finished":
+                            outcome = reply.event.run_finished.outcome
+                return outcome == trace_pb2.OUTCOME_ANSWERED
+
+            yield ask
+
+
+async def _ingest_over_grpc(stack: Stack) -> None:
+    async def requests() -> AsyncIterator[retriever_pb2.IngestDocumentsRequest]:
+        for name, text in _documents():
+            document = retriever_pb2.Document(document_id=name, text=text)
+            yield retriever_pb2.IngestDocumentsRequest(collection=COLLECTION, document=document)
+
+    async with open_channel(stack.plan.target("retriever")) as channel:
+        stub = retriever_grpc.RetrieverServiceStub(channel)
+        async with reading(stub.IngestDocuments(requests())) as replies:
+            async for reply in replies:
+                if reply.WhichOneof("result") == "error":
+                    raise StackError(f"{reply.document_id} was not ingested: {reply.error.message}")
+
+
+@contextlib.asynccontextmanager
+async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
+    """The same workflow on the same code in this process; what is yielded starts a run and watches it."""
+    metrics = Metrics()
+    at_once = {"ERRATA_LLM_MAX_CONCURRENCY": _MODEL_CALLS_AT_ONCE, "OPENAI_BASE_URL": base_url, "ERRATA_LLM_PROVIDER": "openai"}
+    judge_settings = JudgeSettings.model_validate(at_once)
+    embedder = open_embedder(RetrieverSettings.model_validate({"RETRIEVER_EMBEDDING_PROVIDER": embedding}), metrics)
+    grading, judge_ready, close_judge = open_judge(judge_settings, metrics)
+    writing, generator_ready, close_generator = open_generator(GeneratorSettings.model_validate(at_once), metrics)
+    await asyncio.gather(embedder.warm_up(), judge_ready(), generator_ready())
+    index = await EdgeIndex.open(folder)
+    async for result in Ingestor(index, embedder).ingest(COLLECTION, _sources()):
+        if isinstance(result, IngestFailure):
+            raise StackError(f"{result.document_id} was not ingested: {result.error.message}")
+    workflow = AnswerWorkflow(
+        DirectRetriever(Searcher(index, embedder)),
+        DirectJudge(PassageGrader(grading, judge_settings.concurrency, metrics), AnswerAssessor(grading, metrics)),
+        DirectGenerator(writing),
+    )
+    engine = RunEngine(MemoryRunStore(1000), (workflow,), metrics, _RUN_SECONDS)
+
+    async def ask(question: str) -> bool:
+        run_id = await engine.start("answer", AnswerRequest(question, COLLECTION), _RUN_SECONDS)
+        outcome = Outcome.FAILED
+        async with contextlib.aclosing(engine.watch(run_id)) as trace:
+            async for event in trace:
+                if isinstance(event.payload, RunFinished):
+                    outcome = event.payload.outcome
+        return outcome is Outcome.ANSWERED
+
+    try:
+        yield ask
+    finally:
+        await engine.drain(0)
+        await asyncio.gather(close_judge(), close_generator(), embedder.close())
+        await index.close()
+
+
+async def _sources() -> AsyncIterator[SourceDocument]:
+    for name, text in _documents():
+        yield SourceDocument(name, text.encode())
+
+
+class DirectRetriever:
+    """The retriever's searcher as the workflow's port."""
+
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
+
+    async def search(self, request: AnswerRequest, query: str) -> tuple[Passage, ...]:
+        """See the port."""
+        limits = request.settings
+        found, _ = await self._searcher.search(request.collection, query, limits.search_mode, limits.top_k, request.filter)
+        return tuple(passage_of(item) for item in found)
+
+
+class DirectJudge:
+    """The judge's grader and assessor as the workflow's port."""
+
+    def __init__(self, grader: PassageGrader, assessor: AnswerAssessor) -> None:
+        self._grader = grader
+        self._assessor = assessor
+
+    async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[PassageResult]:
+        """See the port."""
+        async with contextlib.aclosing(self._grader.grade(question, passages)) as results:
+            async for item in results:
+                graded = item.result
+                if isinstance(graded, GradedPassage):
+                    yield PassageResult(item.passage_id, graded.grade, graded.model_calls)
+                else:
+                    yield PassageResult(item.passage_id, graded)
+
+    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
+        """See the port."""
+        graded = await self._assessor.assess(question, answer, passages)
+        return GradedAnswer(graded.grade, graded.model_calls)
+
+
+class DirectGenerator:
+    """The generator's provider as the workflow's port."""
+
+    def __init__(self, provider: GeneratorProvider) -> None:
+        self._provider = provider
+
+    async def broaden_query(self, question: str, current: str, tried: tuple[str, ...]) -> BroadenedQuery:
+        """See the port."""
+        broadened = await broaden(self._provider, question, current, tried)
+        return BroadenedQuery(broadened.query, not broadened.query, broadened.removed_terms, broadened.model_calls)
+
+    async def generate_answer(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[str | WrittenAnswer]:
+        """See the port."""
+        async with contextlib.aclosing(self._provider.answer(question, passages)) as pieces:
+            async for piece in pieces:
+                yield _for_workflow(piece)
+
+    async def refine_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], failing: tuple[Claim, ...], suggestion: str
+    ) -> AsyncIterator[str | WrittenAnswer]:
+        """See the port."""
+        correction = Correction(question, answer, passages, failing, suggestion)
+        async with contextlib.aclosing(self._provider.refine(correction)) as pieces:
+            async for piece in pieces:
+                yield _for_workflow(piece)
+
+
+def _for_workflow(piece: str | Written) -> str | WrittenAnswer:
+    return WrittenAnswer(piece.answer, piece.model_calls) if isinstance(piece, Written) else piece
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
