@@ -40,9 +40,10 @@ from errata.orchestrator.v1 import trace_pb2
 from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
 
-from bench.figures import Figure, Progress, arguments, print_figures
+from bench.figures import Figure, arguments, print_figures
 from errata_cli.stack import Stack, StackError, StackPlan, starting
 from errata_kit.grades import Claim
+from errata_kit.logs import configure_logs
 from errata_kit.metrics import Metrics
 from errata_kit.passages import Passage
 from errata_kit.rpc.channels import open_channel, reading
@@ -75,8 +76,9 @@ from tests.harness.model_server import ModelServer, with_latency
 
 LATENCY_SECONDS: Final = 0.2
 COLLECTION: Final = "overhead"
-# Callers at a time, and how often each asks: once to warm up, then so often that the median rests on 32 runs or more.
-LEVELS: Final[Mapping[int, int]] = {1: 33, 16: 6, 64: 4}
+# Callers at a time, and how often each of them asks in a turn.
+LEVELS: Final[Mapping[int, int]] = {1: 10, 16: 2, 64: 1}
+_TURNS: Final = 4
 RATIO_1_AT_MOST: Final = 1.10
 # No bound of ours may queue a call: 64 runs have up to 320 at once.
 _MODEL_CALLS_AT_ONCE: Final = 1024
@@ -113,6 +115,7 @@ class Run:
 
 def main() -> int:
     """Measure and print; 1 when the suite does not start or a run is not answered."""
+    configure_logs("overhead", "warning", "json")
     parser = arguments("Measure what a run costs beyond its model calls.")
     choices = [EmbeddingProvider.LOCAL.value, EmbeddingProvider.NONE.value]
     parser.add_argument("--embedding", choices=choices, default=choices[0], help="default: %(default)s")
@@ -130,56 +133,48 @@ def main() -> int:
 async def measure(double: "Double", folder: Path, embedding: EmbeddingProvider) -> list[Figure]:
     """Put both sides up on the same documents and return the figures."""
     figures: list[Figure] = []
-    total = 2 * sum(callers * times for callers, times in LEVELS.items())
-    progress = Progress("runs", total)
+    numbers = itertools.count(1)
     async with (
         four_services(double.base_url, folder / "suite", embedding) as over_services,
         one_process(double.base_url, folder / "process", embedding) as in_process,
     ):
         sides = {"": over_services, "in_process_": in_process}
         for callers, times in LEVELS.items():
-            measured = await _level(double, sides, callers, times, progress)
+            measured = await _level(double, sides, callers, times, numbers)
             for name, (runs, calls) in measured.items():
                 figures += _figures_of(f"{name}ratio_{callers}", f"{name}own_ms_{callers}", runs, calls)
     return sorted(figures, key=lambda figure: "own_ms" in figure.name)
 
 
 async def _level(
-    double: "Double", sides: Mapping[str, Ask], callers: int, times: int, progress: Progress
+    double: "Double", sides: Mapping[str, Ask], callers: int, times: int, numbers: Iterator[int]
 ) -> dict[str, tuple[list[Run], list[Call]]]:
     """Have this many callers ask, in turns over the two sides, so that what else the machine does falls on both."""
-    numbers = itertools.count(1)
     found: dict[str, tuple[list[Run], list[Call]]] = {name: ([], []) for name in sides}
-    for name, ask in sides.items():
-        await asyncio.gather(*(_timed(ask, f"warm-up {callers}-{next(numbers)}", progress) for _ in range(callers)))
-        double.calls()
-        found[name] = ([], [])
-    share = max(1, (times - 1) // 3)
-    done = 0
-    while done < times - 1:
-        turn = min(share, times - 1 - done)
+    for turn in range(_TURNS + 1):
         for name, ask in sides.items():
 
-            async def caller(ask: Ask = ask, turn: int = turn) -> list[Run]:
-                return [await _timed(ask, f"{callers}-{next(numbers)}", progress) for _ in range(turn)]
+            async def caller(ask: Ask = ask, share: int = times if turn else 1) -> list[Run]:
+                return [await _timed(ask, next(numbers)) for _ in range(share)]
 
-            runs = await asyncio.gather(*(caller() for _ in range(callers)))
-            found[name][0].extend(itertools.chain.from_iterable(runs))
-            found[name][1].extend(double.calls())
-        done += turn
+            runs = itertools.chain.from_iterable(await asyncio.gather(*(caller() for _ in range(callers))))
+            calls = double.calls()
+            # The first turn warms up.
+            if turn:
+                found[name][0].extend(runs)
+                found[name][1].extend(calls)
     return found
 
 
-async def _timed(ask: Ask, mark: str, progress: Progress) -> Run:
-    # The mark makes each question one of its own, so that the journal's calls can be told apart.
-    subject, matter = _SUBJECTS[hash(mark) % len(_SUBJECTS)], _MATTERS[hash(mark) // 8 % len(_MATTERS)]
-    question = f"How does the {subject} handle {matter}? ({mark})"
+async def _timed(ask: Ask, number: int) -> Run:
+    # The number makes each question one of its own, so that the journal's calls can be told apart.
+    subject, matter = _SUBJECTS[number % len(_SUBJECTS)], _MATTERS[number % len(_MATTERS)]
+    question = f"How does the {subject} handle {matter}? ({number})"
     started = time.perf_counter()
     answered = await ask(question)
     seconds = time.perf_counter() - started
     if not answered:
         raise NotAnsweredError(f"The run was not answered: {question}")
-    progress.advance()
     return Run(question, seconds)
 
 

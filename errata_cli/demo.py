@@ -34,10 +34,10 @@ class Scene:
 
 
 SCENES: Final = (
-    Scene("A question that the documents answer.", "How does Errata decide that a passage is used?"),
+    Scene("A question that the documents answer.", "What happens when no passage passes?"),
     Scene(
-        "A question laden with a framework and versions, which pull the search astray until it is broadened.",
-        "In Spring Boot 3.2.1 with Django 4.2, what happens to a run when its client disconnects?",
+        "A question laden with frameworks and versions, which lead the search astray until it is broadened.",
+        "With langchain-openai 1.7.4 on openai 3.57 and Python 3.11, what happens on SIGTERM?",
     ),
     Scene("A question that the documents can't answer.", "How do I bake sourdough bread with rye flour?"),
     Scene(

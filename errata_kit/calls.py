@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,10 @@ def within_run(run_id: str, seconds: float | None) -> Iterator[CallContext]:
         _current.reset(token)
 
 
-async def stop_task(task: "asyncio.Task[object]") -> None:
+async def stop_task(task: "asyncio.Task[Any]") -> None:
     """Cancel a task and wait until it has ended, whatever it ends with."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, Exception):
-        await task
+    await asyncio.wait([task])
+    if not task.cancelled():
+        # Asked for, so that nobody is told that it was never looked at.
+        task.exception()

@@ -29,7 +29,11 @@ async def _nothing() -> None:
     return None
 
 
-class PortTaken(ErrataError):
+class StartFailed(ErrataError):
+    """A service can't start; the message says why."""
+
+
+class PortTaken(StartFailed):
     """Another process listens on the port."""
 
 
@@ -57,6 +61,7 @@ class RunningServer:
     server: grpc.aio.Server
     interceptor: CallInterceptor
     health: health.aio.HealthServicer
+    announced: asyncio.Task[None]
 
 
 def run_service(build: Callable[[], Awaitable[Service]], name: str, settings: ServiceSettings) -> None:
@@ -68,7 +73,7 @@ def run_service(build: Callable[[], Awaitable[Service]], name: str, settings: Se
 
     try:
         asyncio.run(main())
-    except (PortTaken, IndexUnavailable) as error:
+    except (StartFailed, IndexUnavailable) as error:
         _log.error("start_failed", error=error.message)
         raise SystemExit(1) from None
 
@@ -82,7 +87,7 @@ async def serve(service: Service, settings: ServiceSettings) -> None:
     async with running(service, settings) as started:
         _log.info("listening", host=settings.host, port=started.port, metrics_port=started.metrics_port)
         orphaned = asyncio.create_task(_orphaned(stop)) if settings.exit_with_parent else None
-        await stop.wait()
+        await _until_stopped(stop, started.announced)
         if orphaned is not None:
             await stop_task(orphaned)
         _log.info("draining", grace_seconds=settings.drain_grace_seconds)
@@ -114,12 +119,23 @@ async def running(service: Service, settings: ServiceSettings) -> AsyncIterator[
             await server.start()
             announce = asyncio.create_task(_announce(service, checks))
             try:
-                yield RunningServer(port, metrics_port, server, interceptor, checks)
+                yield RunningServer(port, metrics_port, server, interceptor, checks, announce)
             finally:
                 await stop_task(announce)
                 await server.stop(0)
     finally:
         await service.close()
+
+
+async def _until_stopped(stop: asyncio.Event, announced: asyncio.Task[None]) -> None:
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({stopped, announced}, return_when=asyncio.FIRST_COMPLETED)
+        if announced.done() and (error := announced.exception()) is not None:
+            raise StartFailed(f"The service can't become ready: {error}") from error
+        await stopped
+    finally:
+        await stop_task(stopped)
 
 
 async def _orphaned(stop: asyncio.Event) -> None:

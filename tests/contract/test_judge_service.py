@@ -69,14 +69,8 @@ REASONS = {
     "finish_length": Reason.MODEL_TRUNCATED,
     "content_filter": Reason.MODEL_FILTERED,
     "refusal": Reason.MODEL_REFUSED,
-    "no_finish_reason": UNAVAILABLE,
 }
-ENDPOINT_FAULTS = {
-    **HTTP_FAULTS,
-    **TRANSPORT_FAULTS,
-    **COMPLETION_FAULTS,
-    "no_finish_reason": Reply(GOOD.content, fault=Fault.STREAM_CUT),
-}
+ENDPOINT_FAULTS = {**HTTP_FAULTS, **TRANSPORT_FAULTS, **COMPLETION_FAULTS}
 GRADE = {"reasoning": "It names the time.", "score": 0.9, "relevant": True}
 BAD_GRADES = content_faults(GRADE, "score")
 
@@ -90,7 +84,8 @@ def verdicts(*items: dict[str, Any]) -> Reply:
     return Reply(json.dumps({"verdicts": list(items)}))
 
 
-QUOTED = verdict(1, "SUPPORTED", (1, "kept for 30 days"))
+QUOTE = "kept for 30 days"
+QUOTED = verdict(1, "SUPPORTED", (1, QUOTE))
 BAD_VERDICTS = {
     "invalid_json": Reply('{"verdicts": ['),
     "prose": Reply(f"All claims are supported. {SECRET}"),

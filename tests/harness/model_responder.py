@@ -28,28 +28,30 @@ _RELEVANT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a prompt is about. Passages keep their order; an id is what follows `passage` in the label."""
+    """What a prompt is about. Passages and claims keep their order; an id is what follows the first word of the label."""
 
     question: str
     passages: tuple[tuple[str, str], ...]
     answer: str
+    claims: tuple[tuple[str, str], ...] = ()
 
 
 def material_of(request: ChatRequest) -> Material:
     """Read the fences; without a question fence the last message is the question."""
     question = answer = ""
-    passages: list[tuple[str, str]] = []
+    numbered: dict[str, list[tuple[str, str]]] = {"passage": [], "claim": []}
     for label, _, text in _FENCE.findall(request.text):
-        kind = label.strip().lower().partition(" ")[0]
+        kind, _, rest = label.strip().partition(" ")
+        kind = kind.lower()
         if kind == "question":
             question = text
-        elif kind == "passage":
-            passages.append((label.strip()[len("passage") :].strip() or str(len(passages) + 1), text))
-        elif kind in ("answer", "draft", "claim"):
+        elif kind in numbered:
+            numbered[kind].append((rest.strip() or str(len(numbered[kind]) + 1), text))
+        elif kind in ("answer", "draft"):
             answer = text
     if not question and request.messages:
         question = request.messages[-1].content
-    return Material(question, tuple(passages), answer)
+    return Material(question, tuple(numbered["passage"]), answer, tuple(numbered["claim"]))
 
 
 def respond(request: ChatRequest) -> Reply:
@@ -109,12 +111,19 @@ def _best_source(claim: str, passages: Sequence[tuple[str, str]]) -> tuple[float
     return max(options, default=(0.0, "", ""), key=lambda option: option[0])
 
 
-def _claim(claim: str, material: Material) -> dict[str, Any]:
+def _as_number(label: str) -> int | str:
+    # A schema that names passages or claims by number asks for an integer.
+    return int(label) if label.isdecimal() else label
+
+
+def _claim(claim_id: str, claim: str, material: Material) -> dict[str, Any]:
     share, passage_id, sentence = _best_source(claim, material.passages)
     supported = share >= _SUPPORTED
     verdict = "SUPPORTED" if supported else "UNSUPPORTED"
-    evidence = [{"passage_id": passage_id, "passage": passage_id, "id": passage_id, "quote": sentence}]
+    evidence = [{"passage_id": passage_id, "passage": _as_number(passage_id), "id": passage_id, "quote": sentence}]
     return {
+        "number": _as_number(claim_id),
+        "claim_id": claim_id,
         "claim": claim,
         "text": claim,
         "statement": claim,
@@ -128,7 +137,10 @@ def _claim(claim: str, material: Material) -> dict[str, Any]:
 
 
 def _answer_grade(material: Material) -> Mapping[str, Any]:
-    claims = [_claim(sentence, material) for sentence in _sentences(material.answer)]
+    # A prompt that has split the answer wants one verdict a claim; another leaves the splitting to the model.
+    split = enumerate(_sentences(material.answer), start=1)
+    stated = material.claims or [(str(number), sentence) for number, sentence in split]
+    claims = [_claim(claim_id, text, material) for claim_id, text in stated]
     failing = [claim["claim"] for claim in claims if not claim["supported"]]
     score = 1.0 - len(failing) / len(claims) if claims else 0.0
     suggestion = "Remove what no passage supports: " + "; ".join(failing) if failing else ""

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -212,6 +214,25 @@ def children_of(pid: int) -> dict[str, int]:
         if name in SERVICES:
             found[name] = child
     return found
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts as files below a folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def free_row(length: int = 4) -> int:
+    """The first of some ports in a row that are free right now."""
+    for _ in range(200):
+        first = random.randrange(20_000, 32_000)
+        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
+            for port in range(first, first + length):
+                probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise RuntimeError("no free ports in a row")
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -1,11 +1,13 @@
 """Running suites for the system tests. One per xdist group, so that each worker starts it once."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.harness.suite import Background, Suite, running_suite
+from tests.harness.model_server import ModelServer
+from tests.harness.suite import Background, Suite, running_suite, write_files
 
 
 @pytest.fixture(scope="session")
@@ -45,14 +47,39 @@ An administrator creates an account with `tidepool user add NAME`. A password mu
 @pytest.fixture(scope="session")
 def corpus(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a collection that holds CORPUS; tests only read it."""
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
+    return ingest_corpus(suite, tmp_path_factory.mktemp("corpus"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSuite:
+    """A suite whose language and embedding model is the double, with CORPUS in `collection`."""
+
+    suite: Suite
+    server: ModelServer
+    collection: str
+
+
+@pytest.fixture(scope="session")
+def model_suite(background: Background, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelSuite]:
+    """A suite of the group `models`. A test that ends a service starts it again; one that sets rules takes them away."""
+    server = ModelServer()
+    background.run(server.__aenter__())
+    try:
+        variables = {
+            "ERRATA_LLM_PROVIDER": "openai",
+            "RETRIEVER_EMBEDDING_PROVIDER": "openai",
+            "OPENAI_BASE_URL": server.base_url,
+            "ERRATA_DRAIN_PAUSE_SECONDS": "1.0",
+        }
+        with running_suite(background, tmp_path_factory.mktemp("models"), variables) as running:
+            yield ModelSuite(running, server, ingest_corpus(running, tmp_path_factory.mktemp("corpus")))
+    finally:
+        background.run(server.__aexit__(None, None, None))
+
+
+def ingest_corpus(suite: Suite, folder: Path) -> str:
+    """Ingest CORPUS, and return the collection's name."""
+    write_files(folder, CORPUS)
     done = suite.errata("ingest", str(folder), "--collection", "tidepool")
     assert done.code == 0, done.err
     return "tidepool"
-
-
-def write_corpus(folder: Path) -> None:
-    """Write CORPUS as files."""
-    for name, text in CORPUS.items():
-        (folder / name).write_text(text, encoding="utf-8")
