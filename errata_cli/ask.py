@@ -74,7 +74,7 @@ def request_for(question: Question, draft_answer: str) -> pb2.AskRequest:
 
 
 async def _ask(question: Question, target: str, json_lines: bool) -> int:
-    request = request_for(question, _read_draft(question.draft))
+    request = request_for(question, read_draft(question.draft))
     view = TraceView(output())
     finished: trace_pb2.RunFinished | None = None
     channel = open_channel(target)
@@ -107,7 +107,8 @@ def exit_code(finished: trace_pb2.RunFinished | None) -> ExitCode:
     return ExitCode.REFUSED if finished.outcome in _REFUSED else ExitCode.FAILED
 
 
-def _read_draft(name: str) -> str:
+def read_draft(name: str) -> str:
+    """A draft from a file, or from standard input for "-". Raises UsageError for one that can't be read."""
     if not name:
         return ""
     try:

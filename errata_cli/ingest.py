@@ -13,7 +13,7 @@ from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from errata_cli.terminal import ExitCode, UsageError, errors, output, run_command
+from errata_cli.terminal import ExitCode, UsageError, errors, output, printable, run_command
 from errata_kit.rpc.channels import open_channel, reading
 
 # What a folder is searched for. A file that is named, or that a glob finds, is taken whatever its suffix.
@@ -118,7 +118,7 @@ async def _ingest(paths: tuple[str, ...], collection: str, sync: bool, target: s
     finally:
         await channel.close()
     for name, why in tally.failed:
-        errors().print(f"failed  {name}: {why}", markup=False)
+        errors().print(printable(f"failed  {name}: {why}"), markup=False)
     _summarise(console, tally, sources, collection, time.monotonic() - started)
     return ExitCode.FAILED if tally.failed else ExitCode.OK
 

@@ -4,8 +4,9 @@ from errata.retriever.v1 import retriever_service_pb2 as pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from errata_cli.terminal import ExitCode, errors, output, run_command
+from errata_cli.terminal import ExitCode, errors, output, printable, run_command
 from errata_kit.rpc.channels import open_channel
 
 
@@ -89,9 +90,9 @@ def _show(console: Console, columns: tuple[str, ...], rows: list[tuple[str, ...]
     if not console.is_terminal:
         # Tabs, so that cut and awk work.
         for row in rows:
-            console.print("\t".join(row), markup=False)
+            console.print(printable("\t".join(row)), markup=False)
         return
     table = Table(*columns, box=None, header_style="bold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table if rows else "nothing yet")

@@ -1,9 +1,10 @@
 """What all commands share: consoles, exit codes, and errors as one clear sentence."""
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from rich.console import Console
@@ -23,6 +24,14 @@ class ExitCode(IntEnum):
 
 class UsageError(Exception):
     """What was asked for on the command line can't be done; the message says why."""
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Text from strangers without control characters: a document must not steer the terminal that shows it."""
+    return _CONTROL.sub("�", text)
 
 
 def output() -> Console:

@@ -6,9 +6,10 @@ from errata.corpus.v1 import passage_pb2
 from errata.grading.v1 import grading_pb2
 from errata.orchestrator.v1 import trace_pb2
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.text import Text
+
+from errata_cli.terminal import printable
 
 _RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red"}
 _VERDICT_COLOURS: Final = {"SUPPORTED": "green", "UNSUPPORTED": "yellow", "CONTRADICTED": "red", "UNVERIFIABLE": "dim"}
@@ -59,11 +60,11 @@ class TraceView:
                 self._line("?", "dim", "event", str(event.sequence))
 
     def _line(self, mark: str, style: str, word: str, rest: str) -> None:
-        text = Text(f"{mark} ", style=style).append(f"{word:<10} ", style=style).append(rest, style="default")
+        text = Text(f"{mark} ", style=style).append(f"{word:<10} ", style=style).append(printable(rest), style="default")
         self._console.print(text, soft_wrap=True)
 
     def _detail(self, mark: str, style: str, rest: str) -> None:
-        self._console.print(Text("    ").append(f"{mark} ", style=style).append(rest), soft_wrap=True)
+        self._console.print(Text("    ").append(f"{mark} ", style=style).append(printable(rest)), soft_wrap=True)
 
     def _retrieved(self, event: trace_pb2.PassagesRetrieved) -> None:
         for passage in event.passages:
@@ -85,7 +86,7 @@ class TraceView:
         # What is not checked yet is for people who wait at a terminal, not for a pipe.
         if self._console.is_terminal:
             self._in_delta = True
-            self._console.print(escape(event.text), style="dim", end="", soft_wrap=True)
+            self._console.print(Text(printable(event.text)), style="dim", end="", soft_wrap=True)
 
     def _answer_graded(self, event: trace_pb2.AnswerGraded) -> None:
         self._grade = event.grade
@@ -124,11 +125,11 @@ class TraceView:
 
     def _answer(self, event: trace_pb2.RunFinished, style: str) -> None:
         if self._console.is_terminal:
-            panel = Panel(Text(event.answer.text), title=self._badge(event), title_align="left", border_style=style)
+            panel = Panel(Text(printable(event.answer.text)), title=self._badge(event), title_align="left", border_style=style)
             self._console.print(panel)
         else:
             self._console.print()
-            self._console.print(event.answer.text, markup=False, soft_wrap=True)
+            self._console.print(printable(event.answer.text), markup=False, soft_wrap=True)
             self._console.print()
             if event.HasField("faithfulness_score") and not event.answer.refusal:
                 self._console.print(self._badge(event))

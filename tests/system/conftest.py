@@ -58,6 +58,11 @@ class ModelSuite:
     server: ModelServer
     collection: str
 
+    @property
+    def background(self) -> Background:
+        """The loop that the double runs in."""
+        return self.suite.background
+
 
 @pytest.fixture(scope="session")
 def model_suite(background: Background, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelSuite]:
