@@ -13,6 +13,7 @@ from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from errata_cli.listing import all_documents
 from errata_cli.terminal import ExitCode, UsageError, errors, output, printable, run_command
 from errata_kit.rpc.channels import open_channel, reading
 
@@ -174,16 +175,9 @@ async def _remove_vanished(stub: pb2_grpc.RetrieverServiceStub, sources: Sources
     present = {source.document_id for source in sources.files}
     vanished: list[str] = []
     for prefix in sources.prefixes:
-        token = ""
-        while True:
-            request = pb2.ListDocumentsRequest(
-                collection=collection, document_id_prefix=prefix, page_size=500, page_token=token
-            )
-            page = await stub.ListDocuments(request)
-            vanished += [item.document_id for item in page.documents if item.document_id not in present]
-            token = page.next_page_token
-            if not token:
-                break
+        async for item in all_documents(stub, collection, prefix):
+            if item.document_id not in present:
+                vanished.append(item.document_id)
     for start in range(0, len(vanished), _DELETE_BATCH):
         batch = vanished[start : start + _DELETE_BATCH]
         reply = await stub.DeleteDocuments(pb2.DeleteDocumentsRequest(collection=collection, document_ids=batch))

@@ -1,5 +1,8 @@
 """`errata documents` and `errata collections`."""
 
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
 from errata.retriever.v1 import retriever_service_pb2 as pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
 from rich.console import Console
@@ -7,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from errata_cli.terminal import ExitCode, errors, output, printable, run_command
+from errata_kit.bounds import MAX_PAGE_SIZE
 from errata_kit.rpc.channels import open_channel
 
 
@@ -22,53 +26,56 @@ def collections(delete: str, target: str) -> int:
 
 
 async def _documents(collection: str, prefix: str, target: str) -> int:
-    rows: list[tuple[str, ...]] = []
-    channel = open_channel(target)
-    try:
-        stub = pb2_grpc.RetrieverServiceStub(channel)
-        token = ""
-        while True:
-            request = pb2.ListDocumentsRequest(
-                collection=collection, document_id_prefix=prefix, page_size=500, page_token=token
-            )
-            page = await stub.ListDocuments(request)
-            rows += [(item.document_id, item.title, str(item.chunks)) for item in page.documents]
-            token = page.next_page_token
-            if not token:
-                break
-    finally:
-        await channel.close()
+    async with _retriever(target) as stub:
+        found = [item async for item in all_documents(stub, collection, prefix)]
+    rows = [(item.document_id, item.title, str(item.chunks)) for item in found]
     _show(output(), ("document", "title", "chunks"), rows)
     return ExitCode.OK
 
 
+async def all_documents(stub: pb2_grpc.RetrieverServiceStub, collection: str, prefix: str) -> AsyncIterator[pb2.DocumentInfo]:
+    """Every document whose id starts with prefix, page by page."""
+    token = ""
+    while True:
+        request = pb2.ListDocumentsRequest(
+            collection=collection, document_id_prefix=prefix, page_size=MAX_PAGE_SIZE, page_token=token
+        )
+        page = await stub.ListDocuments(request)
+        for item in page.documents:
+            yield item
+        token = page.next_page_token
+        if not token:
+            return
+
+
 async def _collections(target: str) -> int:
     rows: list[tuple[str, ...]] = []
-    channel = open_channel(target)
-    try:
-        stub = pb2_grpc.RetrieverServiceStub(channel)
-        token = ""
+    token = ""
+    async with _retriever(target) as stub:
         while True:
-            page = await stub.ListCollections(pb2.ListCollectionsRequest(page_size=500, page_token=token))
+            page = await stub.ListCollections(pb2.ListCollectionsRequest(page_size=MAX_PAGE_SIZE, page_token=token))
             rows += [
                 (item.name, str(item.documents), str(item.chunks), item.embedding_model or "none") for item in page.collections
             ]
             token = page.next_page_token
             if not token:
                 break
-    finally:
-        await channel.close()
     _show(output(), ("collection", "documents", "chunks", "embedding model"), rows)
     return ExitCode.OK
 
 
-async def _delete_documents(collection: str, ids: tuple[str, ...], target: str) -> int:
+@contextlib.asynccontextmanager
+async def _retriever(target: str) -> AsyncIterator[pb2_grpc.RetrieverServiceStub]:
     channel = open_channel(target)
     try:
-        stub = pb2_grpc.RetrieverServiceStub(channel)
-        reply = await stub.DeleteDocuments(pb2.DeleteDocumentsRequest(collection=collection, document_ids=ids))
+        yield pb2_grpc.RetrieverServiceStub(channel)
     finally:
         await channel.close()
+
+
+async def _delete_documents(collection: str, ids: tuple[str, ...], target: str) -> int:
+    async with _retriever(target) as stub:
+        reply = await stub.DeleteDocuments(pb2.DeleteDocumentsRequest(collection=collection, document_ids=ids))
     for document_id in reply.deleted_document_ids:
         output().print(f"deleted  {document_id}", markup=False)
     for document_id in reply.unknown_document_ids:
@@ -77,16 +84,13 @@ async def _delete_documents(collection: str, ids: tuple[str, ...], target: str) 
 
 
 async def _delete_collection(name: str, target: str) -> int:
-    channel = open_channel(target)
-    try:
-        await pb2_grpc.RetrieverServiceStub(channel).DeleteCollection(pb2.DeleteCollectionRequest(collection=name))
-    finally:
-        await channel.close()
+    async with _retriever(target) as stub:
+        await stub.DeleteCollection(pb2.DeleteCollectionRequest(collection=name))
     output().print(f"deleted  {name}", markup=False)
     return ExitCode.OK
 
 
-def _show(console: Console, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _show(console: Console, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     if not console.is_terminal:
         # Tabs, so that cut and awk work.
         for row in rows:

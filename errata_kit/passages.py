@@ -9,6 +9,8 @@ from pydantic.dataclasses import dataclass
 
 from errata_kit.bounds import KIB, utf8_at_most
 
+MetadataField = Annotated[Mapping[Annotated[str, utf8_at_most(KIB)], Annotated[str, utf8_at_most(KIB)]], Field(max_length=64)]
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -23,9 +25,12 @@ class Passage:
     end_line: Annotated[int, Field(ge=0)] = 0
     has_code: bool = False
     source_uri: Annotated[str, utf8_at_most(2 * KIB)] = ""
-    metadata: Annotated[Mapping[Annotated[str, utf8_at_most(KIB)], Annotated[str, utf8_at_most(KIB)]], Field(max_length=64)] = (
-        field(default_factory=dict)
-    )
+    metadata: MetadataField = field(default_factory=dict)
+
+    def under_headings(self) -> str:
+        """The text with its title and headings above it, as a model reads it."""
+        heading = " > ".join(dict.fromkeys(part for part in (self.title, *self.heading_path) if part))
+        return f"{heading}\n\n{self.text}" if heading else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Final
 
 from errata_kit.encoding import Encoder
+from errata_kit.llm.pricing import OFFLINE_MODEL
 from errata_kit.passages import Answer, Passage
 from services.generator.drafting.drafts import Draft
 from services.generator.drafting.extract import Extractor
 from services.generator.drafting.refine import refine
 from services.generator.provider import Correction, Query, Written, refusal
-
-OFFLINE_MODEL: Final = "offline"
 
 
 class OfflineProvider:

@@ -102,10 +102,5 @@ class OpenAIProvider:
 
 def _shown(passages: tuple[Passage, ...], nonce: str) -> str:
     return "\n".join(
-        fence(f"passage {number}", _with_heading(passage), nonce) for number, passage in enumerate(passages, start=1)
+        fence(f"passage {number}", passage.under_headings(), nonce) for number, passage in enumerate(passages, start=1)
     )
-
-
-def _with_heading(passage: Passage) -> str:
-    heading = " > ".join(dict.fromkeys(part for part in (passage.title, *passage.heading_path) if part))
-    return f"{heading}\n\n{passage.text}" if heading else passage.text

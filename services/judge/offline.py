@@ -1,16 +1,14 @@
 """The offline provider of the judge: rules and a packaged sentence encoder, no language model, no network."""
 
 import asyncio
-from typing import Final
 
 from errata_kit.encoding import Encoder
+from errata_kit.llm.pricing import OFFLINE_MODEL
 from errata_kit.passages import Passage
 from services.judge.claims.offline import OfflineChecker
 from services.judge.claims.splitting import ClaimText
 from services.judge.grading.offline import OfflineGrader
 from services.judge.provider import CheckedClaims, GradedPassage
-
-OFFLINE_MODEL: Final = "offline"
 
 
 class OfflineProvider:

@@ -61,7 +61,7 @@ class OpenAIProvider:
         """Ask for a grade of one passage."""
         nonce = new_nonce()
         prompt = self._prompts["grade_passage"].render(
-            {"question": fence("question", question, nonce), "passage": fence("passage 1", _shown(passage), nonce)}
+            {"question": fence("question", question, nonce), "passage": fence("passage 1", passage.under_headings(), nonce)}
         )
         request = ChatRequest("grade_passage", prompt, timeout_seconds=remaining_seconds())
         completion = await self._model.complete(request, PassageGradeOutput)
@@ -76,7 +76,8 @@ class OpenAIProvider:
             {
                 "question": fence("question", question, nonce),
                 "passages": "\n".join(
-                    fence(f"passage {number}", _shown(passage), nonce) for number, passage in enumerate(passages, start=1)
+                    fence(f"passage {number}", passage.under_headings(), nonce)
+                    for number, passage in enumerate(passages, start=1)
                 ),
                 "claims": "\n".join(
                     fence(f"claim {number}", claim.text, nonce) for number, claim in enumerate(claims, start=1)
@@ -93,11 +94,6 @@ class OpenAIProvider:
             raise error
         checked = tuple(_checked(claim, by_number[number], passages) for number, claim in enumerate(claims, start=1))
         return CheckedClaims(checked, (completion.usage,))
-
-
-def _shown(passage: Passage) -> str:
-    heading = " > ".join(dict.fromkeys(part for part in (passage.title, *passage.heading_path) if part))
-    return f"{heading}\n\n{passage.text}" if heading else passage.text
 
 
 def _checked(claim: ClaimText, output: ClaimVerdictOutput, passages: tuple[Passage, ...]) -> CheckedClaim:

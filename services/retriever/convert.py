@@ -1,7 +1,5 @@
 """The retriever's messages as domain values, and back. The contract's bounds are enforced here."""
 
-import base64
-import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
@@ -23,6 +21,7 @@ from errata_kit.bounds import (
     validated,
 )
 from errata_kit.errors import InvalidFields
+from errata_kit.paging import after_of, page_token
 from errata_kit.rpc import convert
 from errata_kit.rpc.status import to_detail
 from errata_kit.search import Filter, SearchMode
@@ -149,7 +148,7 @@ def documents_listing_from(message: pb2.ListDocumentsRequest) -> Listing:
     values = {
         "collection": collection,
         "page_size": message.page_size,
-        "after": _after(message.page_token, query),
+        "after": after_of(message.page_token, query),
         "prefix": message.document_id_prefix,
     }
     return validated(Listing, values)
@@ -157,7 +156,7 @@ def documents_listing_from(message: pb2.ListDocumentsRequest) -> Listing:
 
 def collections_listing_from(message: pb2.ListCollectionsRequest) -> Listing:
     """Which page of collections. Raises InvalidFields."""
-    return validated(Listing, {"page_size": message.page_size, "after": _after(message.page_token, ["collections"])})
+    return validated(Listing, {"page_size": message.page_size, "after": after_of(message.page_token, ["collections"])})
 
 
 def search_to(found: Sequence[ScoredPassage], mode: SearchMode) -> pb2.SearchResponse:
@@ -199,7 +198,7 @@ def ingest_to(result: IngestResult | IngestFailure) -> pb2.IngestDocumentsRespon
 def documents_to(page: DocumentPage, listing: Listing) -> pb2.ListDocumentsResponse:
     """A page of documents."""
     query = ["documents", listing.collection, listing.prefix]
-    token = _token(page.next_after, query) if page.next_after is not None else ""
+    token = page_token(query, page.next_after) if page.next_after is not None else ""
     return pb2.ListDocumentsResponse(documents=map(_document_to, page.documents), next_page_token=token)
 
 
@@ -207,7 +206,7 @@ def collections_to(infos: Sequence[CollectionInfo], listing: Listing) -> pb2.Lis
     """A page of collections."""
     behind = [info for info in infos if info.name > listing.after]
     page = behind[: listing.page_size]
-    token = _token(page[-1].name, ["collections"]) if len(behind) > len(page) else ""
+    token = page_token(["collections"], page[-1].name) if len(behind) > len(page) else ""
     return pb2.ListCollectionsResponse(collections=map(_collection_to, page), next_page_token=token)
 
 
@@ -229,19 +228,3 @@ def _collection_to(info: CollectionInfo) -> pb2.Collection:
         documents=info.documents,
         chunks=info.passages,
     )
-
-
-def _token(after: str, query: list[str]) -> str:
-    return base64.urlsafe_b64encode(json.dumps([query, after]).encode()).decode()
-
-
-def _after(token: str, query: list[str]) -> str:
-    if not token:
-        return ""
-    try:
-        of, after = json.loads(base64.urlsafe_b64decode(token.encode()))
-    except (ValueError, TypeError):
-        raise invalid("page_token", "is not a token of this service") from None
-    if of != query or not isinstance(after, str):
-        raise invalid("page_token", "belongs to another query")
-    return after

@@ -30,7 +30,7 @@ DOCUMENTS = {
 
 
 def document(document_id: str, text: str = "Some words about files.", **fields: Any) -> pb2.Document:
-    body = {} if "content" in fields else {"text": text}
+    body: dict[str, Any] = {} if "content" in fields else {"text": text}
     return pb2.Document(document_id=document_id, **body, **fields)
 
 

@@ -149,6 +149,7 @@ def test_without_a_suite_it_is_one_sentence() -> None:
     started = time.monotonic()
     done = errata("ask", ANSWERABLE, variables={"ERRATA_ORCHESTRATOR_TARGET": "127.0.0.1:1"}, timeout=30)
     assert done.code == 1
-    assert done.complaint == "errata: The orchestrator can't be reached at 127.0.0.1:1. Is the suite up? Start it with: errata up"
+    sentence = "The orchestrator can't be reached at 127.0.0.1:1. Is the suite up? Start it with: errata up"
+    assert done.complaint == f"errata: {sentence}"
     assert done.out == ""
     assert time.monotonic() - started < 20

@@ -68,7 +68,13 @@ def run_page(suite: Suite, steps: list[Step], folder: Path) -> list[tuple[int, s
     """Run all blocks in one shell, so that variables stay; exit code and output of each."""
     script = ["set -o pipefail"]
     for number, step in enumerate(steps):
-        script += ["{ set -e", on_ports_of(suite, step.commands), f"}} > {number}.out 2>&1", "set +e", f"echo 0 > {number}.code"]
+        script += [
+            "{ set -e",
+            on_ports_of(suite, step.commands),
+            f"}} > {number}.out 2>&1",
+            "set +e",
+            f"echo 0 > {number}.code",
+        ]
     path = {"PATH": f"{BIN}:{os.environ.get('PATH', '')}"}
     subprocess.run(
         ["bash", "-c", "\n".join(script)],

@@ -104,10 +104,12 @@ def test_a_model_that_fails_is_a_failure_and_no_refusal(
     rules(Rule(Reply(status=status), name="fault", schema="PassageGradeOutput"))
     done = model_suite.suite.errata("ask", QUESTION, "--collection", model_suite.collection, "--json")
     assert done.code == 1, done.out + done.err
-    finished = json.loads(done.out.splitlines()[-1])["run_finished"]
+    events = [json.loads(line) for line in done.out.splitlines()]
+    finished = events[-1]["run_finished"]
     assert finished["outcome"] == "OUTCOME_FAILED"
     reason = {500: "ERROR_REASON_MODEL_UNAVAILABLE", 401: "ERROR_REASON_MODEL_AUTHENTICATION"}[status]
-    assert finished["error"]["reason"] in {reason, "ERROR_REASON_JUDGEMENT_INCOMPLETE"}
+    assert finished["error"]["reason"] == "ERROR_REASON_JUDGEMENT_INCOMPLETE"
+    assert {event["passage_graded"]["error"]["reason"] for event in events if "passage_graded" in event} == {reason}
     assert "answer" not in finished
     assert "faithfulness_score" not in finished
 

@@ -1,14 +1,12 @@
 """Where runs and their events are kept. The memory store serves one process; a durable one has the same interface."""
 
-import base64
 import datetime
-import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from errata_kit.bounds import invalid
 from errata_kit.errors import RunNotFound
+from errata_kit.paging import after_of, page_token
 from services.orchestrator.runs.events import Outcome, Payload, RunFinished, RunStarted, TraceEvent
 
 
@@ -127,7 +125,7 @@ class MemoryRunStore:
 
     async def list(self, query: RunQuery) -> RunPage:
         """A page of runs. Ids are UUIDv7, so their order is the order of time."""
-        before = _decode_token(query)
+        before = after_of(query.page_token, _fingerprint(query))
         selected = [
             run
             for run_id, run in sorted(self._runs.items(), reverse=True)
@@ -135,7 +133,7 @@ class MemoryRunStore:
         ]
         page = tuple(selected[: query.page_size])
         more = len(selected) > query.page_size
-        return RunPage(page, _encode_token(query, page[-1].run_id) if more else "")
+        return RunPage(page, page_token(_fingerprint(query), page[-1].run_id) if more else "")
 
     def _forget(self) -> None:
         while len(self._finished) > self._max_finished:
@@ -143,21 +141,5 @@ class MemoryRunStore:
             del self._finished[oldest], self._runs[oldest], self._events[oldest]
 
 
-def _fingerprint(query: RunQuery) -> str:
-    return f"{query.state}/{query.outcome}"
-
-
-def _encode_token(query: RunQuery, last: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([_fingerprint(query), last]).encode()).decode()
-
-
-def _decode_token(query: RunQuery) -> str:
-    if not query.page_token:
-        return ""
-    try:
-        fingerprint, last = json.loads(base64.urlsafe_b64decode(query.page_token.encode()))
-    except (ValueError, TypeError):
-        raise invalid("page_token", "is not a token of this service") from None
-    if fingerprint != _fingerprint(query) or not isinstance(last, str):
-        raise invalid("page_token", "belongs to another query")
-    return last
+def _fingerprint(query: RunQuery) -> list[str]:
+    return ["runs", str(query.state), str(query.outcome)]

@@ -1,0 +1,134 @@
+"""Settings: what the environment may say, and the one sentence when it may not."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from errata_kit.settings import ServiceSettings, load_settings
+from services.generator.settings import GeneratorSettings
+from services.judge.settings import JudgeSettings
+from services.orchestrator.settings import OrchestratorSettings
+from services.retriever.settings import RetrieverSettings
+
+ALL: list[tuple[type[ServiceSettings], str, int]] = [
+    (OrchestratorSettings, "ORCHESTRATOR_", 50051),
+    (RetrieverSettings, "RETRIEVER_", 50052),
+    (JudgeSettings, "JUDGE_", 50053),
+    (GeneratorSettings, "GENERATOR_", 50054),
+]
+EVERY = pytest.mark.parametrize(("settings", "prefix", "port"), ALL, ids=[prefix for _, prefix, _ in ALL])
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(("ERRATA_", "OPENAI_", "QDRANT_", *(prefix for _, prefix, _ in ALL))):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def stopped(settings: type[ServiceSettings], prefix: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The sentences with which the start ends."""
+    with pytest.raises(SystemExit) as caught:
+        load_settings(settings, prefix)
+    assert caught.value.code == 2
+    return capsys.readouterr().err.splitlines()
+
+
+@EVERY
+def test_an_empty_environment_is_enough(settings: type[ServiceSettings], prefix: str, port: int) -> None:
+    loaded = load_settings(settings, prefix)
+    values = loaded.model_dump()
+    assert values["port"] == port and values["metrics_port"] == 9091 + port - 50051
+    assert loaded.host == "127.0.0.1" and loaded.max_concurrent_calls == 256
+
+
+@EVERY
+def test_settings_are_frozen(settings: type[ServiceSettings], prefix: str, port: int) -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings(settings, prefix).host = "0.0.0.0"  # noqa: S104
+
+
+@EVERY
+def test_an_impossible_value_stops_the_start_and_names_the_variable(
+    settings: type[ServiceSettings], prefix: str, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(f"{prefix}PORT", "70000")
+    monkeypatch.setenv("ERRATA_MAX_CONCURRENT_CALLS", "none")
+    lines = stopped(settings, prefix, capsys)
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith("errata: ") and line.endswith(".")
+    assert any(f"{prefix}PORT" in line and "70000" in line for line in lines)
+    assert any("ERRATA_MAX_CONCURRENT_CALLS" in line and "'none'" in line for line in lines)
+
+
+@EVERY
+def test_an_unknown_variable_with_the_prefix_stops_the_start_and_names_those_that_are(
+    settings: type[ServiceSettings], prefix: str, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(f"{prefix}PROT", "1")
+    [line] = stopped(settings, prefix, capsys)
+    assert f"{prefix}PROT is not a setting" in line and f"{prefix}PORT" in line and f"{prefix}METRICS_PORT" in line
+
+
+@EVERY
+def test_the_variables_that_kubernetes_sets_for_services_are_none_of_ours(
+    settings: type[ServiceSettings], prefix: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_GRPC", "PORT_50053_TCP", "PORT_50053_TCP_ADDR"):
+        monkeypatch.setenv(f"{prefix}{name}", "10.0.0.1")
+    assert load_settings(settings, prefix).host == "127.0.0.1"
+
+
+@EVERY
+def test_the_link_that_kubernetes_sets_for_a_service_does_not_take_the_place_of_the_port(
+    settings: type[ServiceSettings], prefix: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{prefix}PORT", f"tcp://10.0.0.1:{port}")
+    assert load_settings(settings, prefix).model_dump()["port"] == port
+
+
+@EVERY
+def test_an_empty_variable_counts_as_unset(
+    settings: type[ServiceSettings], prefix: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ERRATA_MAX_CONCURRENT_CALLS", "")
+    monkeypatch.setenv(f"{prefix}PORT", "")
+    assert load_settings(settings, prefix).max_concurrent_calls == 256
+
+
+def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("JUDGE_CONCURRENCY", "0")
+    [line] = stopped(JudgeSettings, "JUDGE_", capsys)
+    assert "JUDGE_CONCURRENCY" in line and "sk-secret" not in line
+    monkeypatch.delenv("JUDGE_CONCURRENCY")
+    assert "sk-secret" not in repr(load_settings(JudgeSettings, "JUDGE_"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "prefix", "name", "value", "needs"),
+    [
+        (JudgeSettings, "JUDGE_", "ERRATA_LLM_PROVIDER", "openai", "OPENAI_API_KEY or OPENAI_BASE_URL"),
+        (GeneratorSettings, "GENERATOR_", "ERRATA_LLM_PROVIDER", "openai", "OPENAI_API_KEY or OPENAI_BASE_URL"),
+        (RetrieverSettings, "RETRIEVER_", "RETRIEVER_EMBEDDING_PROVIDER", "openai", "OPENAI_API_KEY or OPENAI_BASE_URL"),
+        (JudgeSettings, "JUDGE_", "OPENAI_BASE_URL", "localhost:8080", "OPENAI_BASE_URL"),
+        (JudgeSettings, "JUDGE_", "ERRATA_LLM_PROVIDER", "chance", "ERRATA_LLM_PROVIDER"),
+    ],
+)
+def test_what_does_not_fit_together_is_one_sentence(
+    settings: type[ServiceSettings],
+    prefix: str,
+    name: str,
+    value: str,
+    needs: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(name, value)
+    [line] = stopped(settings, prefix, capsys)
+    assert name in line and needs in line
