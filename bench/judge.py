@@ -1,33 +1,30 @@
 """How well the offline judge tells faithful answers from unfaithful ones.
 
+Run: `.venv/bin/python bench/judge.py [--data FILE] [--json]`.
+
 `auroc` ranks by faithfulness_score. `balanced_accuracy` is at the product's release decision: score at or
 above 0.80, no contradicted claim, no guard finding. A row is faithful when the mean of its ratings is 3 or
 more; rows without passages are left out.
 """
 
-import argparse
 import hashlib
-import json
 import statistics
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY))
+from bench.figures import MTRAG, Figure, Progress, arguments, print_figures, read_rows, require
+from errata_kit.encoding import Encoder
+from errata_kit.passages import Passage
+from services.judge.claims.offline import OfflineChecker
+from services.judge.claims.scoring import Assessment, assess
+from services.judge.guard import find_ungrounded, lower
 
-from errata_kit.encoding import Encoder  # noqa: E402
-from errata_kit.passages import Passage  # noqa: E402
-from services.judge.claims.offline import OfflineChecker  # noqa: E402
-from services.judge.claims.scoring import Assessment, assess  # noqa: E402
-from services.judge.guard import find_ungrounded, lower  # noqa: E402
-
-DEFAULT_DATA: Final = REPOSITORY.parent / "shared" / "data" / "mtrag" / "faithfulness.jsonl"
 FAITHFUL_FROM: Final = 3.0
 RELEASE_SCORE: Final = 0.80
+AUROC_AT_LEAST: Final = 0.90
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +39,33 @@ class Row:
 
 
 def main() -> int:
-    """Print the figures; exit with 2 and a sentence when the data is not there."""
-    parser = argparse.ArgumentParser(description="Measure the offline faithfulness judge.")
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    """Print the figures."""
+    parser = arguments("Measure the offline faithfulness judge.", MTRAG / "faithfulness.jsonl")
     parser.add_argument("--no-encoder", action="store_true", help="words only, without sentence vectors")
-    arguments = parser.parse_args()
-    if not arguments.data.is_file():
-        print(f"No data at {arguments.data}: give --data FILE.", file=sys.stderr)
-        return 2
-    rows = load(arguments.data)
-    checker = OfflineChecker(None if arguments.no_encoder else _encoder())
+    options = parser.parse_args()
+    require((options.data,))
+    rows = load(options.data)
+    checker = OfflineChecker(None if options.no_encoder else _encoder())
+    progress = Progress("answers graded", len(rows))
     started = time.perf_counter()
-    grades = [grade(checker, row) for row in rows]
+    grades = []
+    for row in rows:
+        grades.append(grade(checker, row))
+        progress.advance()
     seconds = time.perf_counter() - started
-    figures = measure(rows, grades) | {"seconds": round(seconds, 2), "rows": len(rows)}
-    for name, value in figures.items():
-        print(f"{name:34} {value}")
-    if arguments.json:
-        print(json.dumps(figures))
+    figures = measure(rows, grades)
+    print_figures([*figures, Figure("seconds", seconds), Figure("rows", len(rows))], options.json)
     return 0
 
 
 def load(path: Path) -> list[Row]:
     """Read the rows that have passages and ratings."""
-    lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    return [_row(line) for line in lines if line["passages"] and line["ratings"]]
+    return [_row(row) for row in read_rows(path) if row["passages"] and row["ratings"]]
 
 
-def _row(line: dict[str, object]) -> Row:
-    passages = tuple(Passage(str(p["id"]), str(p["text"])) for p in line["passages"])  # type: ignore[attr-defined]  # JSON
-    ratings = [float(rating) for rating in line["ratings"]]  # type: ignore[attr-defined]  # JSON
+def _row(line: Mapping[str, Any]) -> Row:
+    passages = tuple(Passage(str(p["id"]), str(p["text"])) for p in line["passages"])
+    ratings = [float(rating) for rating in line["ratings"]]
     conversation = str(line.get("id", line["question"])).partition("<")[0]
     part = hashlib.sha256(conversation.encode()).digest()[0] % 2
     faithful = statistics.mean(ratings) >= FAITHFUL_FROM
@@ -85,14 +78,14 @@ def grade(checker: OfflineChecker, row: Row) -> Assessment:
     return assess(lower(checker.check(row.answer, row.passages), findings), findings)
 
 
-def measure(rows: Sequence[Row], grades: Sequence[Assessment]) -> dict[str, float]:
-    """Return the figures by name, shares and areas between 0 and 1."""
+def measure(rows: Sequence[Row], grades: Sequence[Assessment]) -> list[Figure]:
+    """Return the figures, shares and areas between 0 and 1."""
     faithful = [row.faithful for row in rows]
     scores = [assessment.faithfulness_score for assessment in grades]
     passes = [score >= RELEASE_SCORE for score in scores]
     released = [assessment.releasable(RELEASE_SCORE) for assessment in grades]
-    figures = {
-        "auroc": auroc(scores, faithful),
+    figures = [Figure("auroc", auroc(scores, faithful), at_least=AUROC_AT_LEAST)]
+    others = {
         "balanced_accuracy": balanced_accuracy(released, faithful),
         "balanced_accuracy_score_alone": balanced_accuracy(passes, faithful),
         "faithful_released": _share(released, faithful, True),
@@ -104,8 +97,8 @@ def measure(rows: Sequence[Row], grades: Sequence[Assessment]) -> dict[str, floa
     }
     for part in (0, 1):
         chosen = [index for index, row in enumerate(rows) if row.part == part]
-        figures[f"auroc_half_{part}"] = auroc([scores[i] for i in chosen], [faithful[i] for i in chosen])
-    return {name: round(value, 4) for name, value in figures.items()}
+        others[f"auroc_half_{part}"] = auroc([scores[i] for i in chosen], [faithful[i] for i in chosen])
+    return [*figures, *(Figure(name, value) for name, value in others.items())]
 
 
 def auroc(scores: Sequence[float], positive: Sequence[bool]) -> float:

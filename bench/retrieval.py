@@ -6,9 +6,7 @@ as one document, and a document ranks where its best chunk does. Embedding takes
 minutes.
 """
 
-import argparse
 import asyncio
-import json
 import math
 import statistics
 import sys
@@ -21,8 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from bench.figures import MTRAG, Figure, Progress, arguments, print_figures, read_rows, require
 from errata_kit.minilm import DIMENSIONS, MODEL_NAME
 from errata_kit.search import SearchMode
 from services.retriever.documents import SourceDocument
@@ -35,6 +32,8 @@ from services.retriever.ingest import IngestFailure, Ingestor
 from services.retriever.search import Searcher
 
 COLLECTION: Final = "bench"
+_AT_LEAST: Final = {"hybrid_recall_at_5": 0.72}
+_AT_MOST: Final = {"search_over_engine_ratio": 1.5}
 # Enough chunks that ten documents are among them.
 _DEPTH: Final = 100
 _SPEED_PASSAGES: Final = 10_000
@@ -47,6 +46,10 @@ class Question:
 
     text: str
     relevant: frozenset[str]
+
+
+class IngestError(Exception):
+    """A document was not taken, so that the figures would be those of another corpus."""
 
 
 def recall_at(k: int, ranked: Sequence[str], relevant: frozenset[str]) -> float:
@@ -68,21 +71,19 @@ async def corpus(rows: Sequence[dict[str, str]]) -> AsyncIterator[SourceDocument
         yield SourceDocument(row["id"], row["text"].encode())
 
 
-def questions(path: Path) -> list[Question]:
-    """Read the questions."""
-    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
+    """The questions of queries.jsonl."""
     return [Question(row["query"], frozenset(row["relevant"])) for row in rows]
 
 
-async def ingest(index: EdgeIndex, embedder: Embedder, documents: AsyncIterator[SourceDocument]) -> int:
-    """Ingest all documents, show progress on a terminal, and return the number of chunks."""
-    chunks = done = 0
+async def ingest(index: EdgeIndex, embedder: Embedder, documents: AsyncIterator[SourceDocument], progress: Progress) -> int:
+    """Ingest all documents and return the number of chunks."""
+    chunks = 0
     async for result in Ingestor(index, embedder).ingest(COLLECTION, documents):
         if isinstance(result, IngestFailure):
-            raise SystemExit(f"{result.document_id}: {result.error.message}")
-        chunks, done = chunks + result.chunks_total, done + 1
-        if sys.stderr.isatty():
-            print(f"\r{done} documents, {chunks} chunks embedded", end="", file=sys.stderr)
+            raise IngestError(f"{result.document_id} was not ingested: {result.error.message}")
+        chunks += result.chunks_total
+        progress.advance()
     return chunks
 
 
@@ -125,7 +126,7 @@ async def speed(folder: Path, model: Embedder, texts: Sequence[str], asked: Sequ
     """Return how long a search takes over the raw engine's query plus the embedding, at 10,000 passages."""
     index = await EdgeIndex.open(folder)
     embedder = RandomEmbedder(model)
-    await ingest(index, embedder, _short_documents(texts))
+    await ingest(index, embedder, _short_documents(texts), Progress("short passages ingested", _SPEED_PASSAGES))
     [info] = await index.list_collections()
     searcher, sparse = Searcher(index, embedder), SparseEncoder()
     raw_query = _raw_query(index, sparse)
@@ -149,7 +150,7 @@ async def speed(folder: Path, model: Embedder, texts: Sequence[str], asked: Sequ
         "search_ms": statistics.median(ours) * 1000,
         "engine_ms": statistics.median(engine) * 1000,
         "embedding_ms": statistics.median(embedding) * 1000,
-        "passages": float(info.passages),
+        "passages": info.passages,
     }
 
 
@@ -191,45 +192,34 @@ async def measure(rows: Sequence[dict[str, str]], asked: Sequence[Question]) -> 
     with tempfile.TemporaryDirectory() as folder:
         index = await EdgeIndex.open(Path(folder) / "quality")
         started = time.perf_counter()
-        chunks = await ingest(index, model, corpus(rows))
+        chunks = await ingest(index, model, corpus(rows), Progress("documents ingested", len(rows)))
         seconds = time.perf_counter() - started
         figures = await quality(Searcher(index, model), asked)
         await index.close()
         figures |= await speed(Path(folder) / "speed", model, texts, asked)
     await model.close()
-    return figures | {"chunks": float(chunks), "ingest_seconds": seconds}
+    return figures | {"chunks": chunks, "ingest_seconds": seconds}
 
 
-def report(figures: dict[str, float]) -> str:
-    """Return the table for people."""
-    rows = ["mode     recall@5   nDCG@10"]
-    for mode in ("sparse", "dense", "hybrid"):
-        recall, ndcg = figures[f"{mode}_recall_at_5"], figures[f"{mode}_ndcg_at_10"]
-        rows.append(f"{mode:8} {recall:8.3f}  {ndcg:8.3f}")
-    rows.append(
-        f"\nsearch {figures['search_ms']:.2f} ms over engine {figures['engine_ms']:.2f} ms + embedding "
-        f"{figures['embedding_ms']:.2f} ms at {figures['passages']:.0f} passages: "
-        f"{figures['search_over_engine_ratio']:.2f}"
-    )
-    rows.append(f"{figures['chunks']:.0f} chunks ingested in {figures['ingest_seconds']:.0f} s")
-    return "\n".join(rows)
+def with_bounds(figures: dict[str, float]) -> list[Figure]:
+    """The figures in the order of the table."""
+    return [Figure(name, value, at_least=_AT_LEAST.get(name), at_most=_AT_MOST.get(name)) for name, value in figures.items()]
 
 
-def main() -> None:
-    """Parse the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/mtrag"))
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
-    if not (options.data / "corpus.jsonl").is_file():
-        raise SystemExit(f"{options.data} has no corpus.jsonl: pass --data DIR")
-    lines = (options.data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = questions(options.data / "queries.jsonl")
-    figures = asyncio.run(measure([json.loads(line) for line in lines], asked))
-    print(report(figures))
-    if options.json:
-        print(json.dumps({key: round(value, 4) for key, value in figures.items()}))
+def main() -> int:
+    """Measure and print; 1 when the index does not take the corpus."""
+    options = arguments("Measure how well and how fast passages are found.", MTRAG).parse_args()
+    files = (options.data / "corpus.jsonl", options.data / "queries.jsonl")
+    require(files)
+    rows, asked = map(read_rows, files)
+    try:
+        figures = asyncio.run(measure(rows, questions(asked)))
+    except IngestError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print_figures(with_bounds(figures), options.json)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

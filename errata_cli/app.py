@@ -31,7 +31,10 @@ def up(
     metrics_port: Annotated[int, typer.Option(min=1, max=65532, help="First of four metrics ports in a row.")] = 9091,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until all four are healthy.")] = 60.0,
 ) -> None:
-    """Start the four services on this machine. Ctrl-C ends them all."""
+    """Start the four services on this machine. Ctrl-C ends them all.
+
+    Ports come from the options here, whatever JUDGE_PORT and the like say. All other settings are read from the environment.
+    """
     from errata_cli import up as command
 
     raise typer.Exit(command.run(data_dir, port, metrics_port, timeout))

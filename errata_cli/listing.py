@@ -94,7 +94,8 @@ def _show(console: Console, columns: tuple[str, ...], rows: Sequence[tuple[str, 
     if not console.is_terminal:
         # Tabs, so that cut and awk work.
         for row in rows:
-            console.print(printable("\t".join(row)), markup=False)
+            # Rich would turn the tabs into blanks.
+            console.file.write("\t".join(map(printable, row)) + "\n")
         return
     table = Table(*columns, box=None, header_style="bold")
     for row in rows:

@@ -67,7 +67,7 @@ class StackPlan:
             **os.environ,
             "ERRATA_HOST": HOST,
             "ERRATA_DATA_DIR": str(self.data_dir.resolve()),
-            "ERRATA_EXIT_WITH_PARENT": "true",
+            "ERRATA_EXIT_WITH_PARENT": str(os.getpid()),
             "ERRATA_LOG_FORMAT": "json",
             **{f"{name.upper()}_PORT": str(port) for name, port in self.ports.items()},
             **{f"{name.upper()}_METRICS_PORT": str(port) for name, port in self.metrics_ports.items()},

@@ -59,14 +59,14 @@ def run_command(command: Coroutine[Any, Any, int], service: str, target: str) ->
         known = from_rpc_error(error, service)
     except ErrataError as error:
         known = error
-    errors().print(f"errata: {sentence(known, target)}", markup=False)
+    errors().print(f"errata: {sentence(known, service, target)}", markup=False)
     return ExitCode.USAGE if known.why is Reason.INVALID_FIELD else ExitCode.FAILED
 
 
-def sentence(error: ErrataError, target: str) -> str:
-    """The error for people, with what they can do about it."""
+def sentence(error: ErrataError, service: str, target: str) -> str:
+    """The error for people, with what they can do about it. target is where the service that was called should listen."""
     match error.why:
-        case Reason.SERVICE_UNAVAILABLE if error.metadata.get("service") in {"orchestrator", "retriever"}:
+        case Reason.SERVICE_UNAVAILABLE if error.metadata.get("service") == service:
             return f"{error.message} at {target}. Is the suite up? Start it with: errata up"
         case Reason.COLLECTION_NOT_FOUND:
             return f"{error.message}. Make it with: errata ingest PATH --collection {error.metadata.get('collection', '')}"

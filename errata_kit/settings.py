@@ -32,8 +32,8 @@ class ServiceSettings(BaseSettings):
     """Between NOT_SERVING and refusing new calls on SIGTERM, so that clients have noticed."""
     drain_grace_seconds: float = Field(25.0, validation_alias="ERRATA_DRAIN_GRACE_SECONDS", ge=0, le=3600)
     """How long calls under way may go on after SIGTERM. Kubernetes kills after 30 seconds by default."""
-    exit_with_parent: bool = Field(False, validation_alias="ERRATA_EXIT_WITH_PARENT")
-    """Drain and stop when the process that started this one is gone; `errata up` sets it."""
+    exit_with_parent: int = Field(0, validation_alias="ERRATA_EXIT_WITH_PARENT", ge=0)
+    """Drain and stop when the parent process is no longer this one; `errata up` sets its own id. 0 means never."""
     max_connection_age_seconds: float = Field(300.0, validation_alias="ERRATA_MAX_CONNECTION_AGE_SECONDS", ge=1)
     """After this a client must connect anew, so that it finds new replicas."""
 

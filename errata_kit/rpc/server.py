@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
@@ -86,7 +87,7 @@ async def serve(service: Service, settings: ServiceSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with running(service, settings) as started:
         _log.info("listening", host=settings.host, port=started.port, metrics_port=started.metrics_port)
-        orphaned = asyncio.create_task(_orphaned(stop)) if settings.exit_with_parent else None
+        orphaned = asyncio.create_task(_orphaned(stop, settings.exit_with_parent)) if settings.exit_with_parent else None
         await _until_stopped(stop, started.announced)
         if orphaned is not None:
             await stop_task(orphaned)
@@ -138,8 +139,7 @@ async def _until_stopped(stop: asyncio.Event, announced: asyncio.Task[None]) -> 
         await stop_task(stopped)
 
 
-async def _orphaned(stop: asyncio.Event) -> None:
-    parent = os.getppid()
+async def _orphaned(stop: asyncio.Event, parent: int) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - the kernel sends no event for it
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
     stop.set()
@@ -179,9 +179,10 @@ def _metrics(service: Service, settings: ServiceSettings) -> Any:
 
 def _add_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
     listed = (*names, reflection.SERVICE_NAME, _REFLECTION_V1)
-    reflection.enable_server_reflection(listed, server)
+    pool = _MethodPool()
+    reflection.enable_server_reflection(listed, server, pool=pool)
     # grpcio-reflection registers v1alpha only. Both versions have the same messages on the wire.
-    servicer = reflection.aio.ReflectionServicer(service_names=listed)
+    servicer = reflection.aio.ReflectionServicer(service_names=listed, pool=pool)
     handler = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
@@ -189,6 +190,23 @@ def _add_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
     )
     methods = {"ServerReflectionInfo": handler}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_REFLECTION_V1, methods),))
+
+
+class _MethodPool:
+    """The generated code's descriptors. grpcio-reflection asks for a method's file by a name that the pool does not know."""
+
+    def __init__(self) -> None:
+        self._pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]  # protobuf's own
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802 - the pool's own name
+        """The file of a symbol; for a method, that of its service."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            return self._pool.FindFileContainingSymbol(symbol.rpartition(".")[0])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
 
 
 def _options(settings: ServiceSettings) -> list[tuple[str, Any]]:

@@ -273,9 +273,11 @@ async def test_cancelling_the_grading_closes_the_model_requests() -> None:
 async def test_cancelling_the_check_of_an_answer_closes_the_model_request() -> None:
     async with ModelServer([Rule(Reply(fault=Fault.HANG))]) as model, judge(model) as served:
         call = answer_call(served, "Files are kept for 30 days.")
-        await model.wait_for(lambda item: item.open)
+        await model.wait_for(lambda item: item.open, timeout=CALL_SECONDS)
         call.cancel()
-        closed = await model.wait_for(lambda item: item.closed_by_client)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        closed = await model.wait_for(lambda item: item.closed_by_client, timeout=CALL_SECONDS)
         assert not closed.open
 
 

@@ -76,6 +76,8 @@ def test_a_run_goes_through_the_model_and_says_what_it_cost(model_suite: ModelSu
     shown = model_suite.suite.errata("ask", QUESTION, "--collection", model_suite.collection)
     assert f"{len(calls)} model calls, " in shown.out
     assert " tokens, $0." in shown.out
+    told = [line for _, line in model_suite.suite.log if QUESTION in line or "kept for 30 days" in line]
+    assert told == [], "what people wrote is not for the log"
 
 
 def test_a_draft_with_an_invented_option_is_corrected_through_the_model(

@@ -22,7 +22,9 @@ class Up:
     """A running `errata up` with its output so far."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.port, self.metrics_port = free_row(), free_row()
+        self.port = free_row(2 * len(SERVICES))
+        self.metrics_port = self.port + len(SERVICES)
+        self.services: dict[str, int] = {}
         self.lines: list[str] = []
         self.errors: list[str] = []
         self.process = subprocess.Popen(
@@ -49,7 +51,8 @@ class Up:
         """Wait until it says that it is up; the services' process ids."""
         eventually(lambda: "Errata is up.\n" in self.lines or self.process.poll() is not None, 45, "errata up")
         assert self.process.poll() is None, self.errors
-        return children_of(self.process.pid)
+        self.services = children_of(self.process.pid)
+        return self.services
 
     def ended(self, seconds: float) -> Finished:
         """Wait for the end."""
@@ -69,17 +72,20 @@ def up(tmp_path: Path) -> Iterator[Up]:
     try:
         yield started
     finally:
-        left = children_of(started.process.pid) if started.process.poll() is None else {}
         end(started.process)
+        for pid in started.services.values():
+            # A test that found an orphan does not leave it behind.
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
         for stream in (started.process.stdout, started.process.stderr):
             assert stream is not None
-            eventually(lambda: not any(map(alive, left.values())), 20, "the services have ended")
             stream.close()
 
 
 def refused(tmp_path: Path, variables: dict[str, str | None]) -> Finished:
     """`errata up` that is expected to end by itself."""
-    return errata(*up_options(tmp_path / "data", free_row(), free_row()), variables=variables)
+    port = free_row(2 * len(SERVICES))
+    return errata(*up_options(tmp_path / "data", port, port + len(SERVICES)), variables=variables)
 
 
 def test_it_says_where_it_listens_and_ctrl_c_ends_all_four(up: Up) -> None:
@@ -123,7 +129,8 @@ def test_a_service_that_dies_ends_the_suite_with_a_sentence(up: Up) -> None:
 
 @pytest.mark.parametrize(("kind", "option"), [("gRPC", "--port"), ("metrics", "--metrics-port")])
 def test_a_taken_port_is_one_sentence(tmp_path: Path, kind: str, option: str) -> None:
-    ports = {"gRPC": free_row(), "metrics": free_row()}
+    port = free_row(2 * len(SERVICES))
+    ports = {"gRPC": port, "metrics": port + len(SERVICES)}
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[kind] + 2))
         other.listen()

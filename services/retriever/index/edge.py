@@ -234,7 +234,8 @@ class EdgeIndex(PassageIndex):
         import qdrant_edge as engine
 
         request = engine.FacetRequest("document_id", limit=_ALL, exact=True, filter=condition)
-        return {str(hit.value): hit.count for hit in self._store.shard(name).facet(request).hits}
+        # The engine goes on naming values whose points are all gone, with a count of 0.
+        return {str(hit.value): hit.count for hit in self._store.shard(name).facet(request).hits if hit.count}
 
     def _documents(self, name: str, after: str, limit: int, prefix: str) -> DocumentPage:
         counts = self._document_counts(name)

@@ -272,7 +272,7 @@ class QdrantServerIndex(PassageIndex):
         response = await self._call(
             name, self._client.facet, name, "document_id", facet_filter=condition, limit=_ALL, exact=True
         )
-        return {str(hit.value): hit.count for hit in response.hits}
+        return {str(hit.value): hit.count for hit in response.hits if hit.count}
 
     async def _scroll(self, name: str, condition: models.Filter, fields: list[str]) -> list[models.Record]:
         records: list[models.Record] = []

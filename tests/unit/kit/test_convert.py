@@ -90,7 +90,7 @@ def test_enums_are_those_of_the_protos(enum: EnumDescriptor, names: type[Verdict
 
 @pytest.mark.parametrize("mode", list(SearchMode))
 def test_search_modes_survive(mode: SearchMode) -> None:
-    message = filter_pb2.SearchMode.Value(convert.mode_to(mode))
+    message = cast("filter_pb2.SearchMode", filter_pb2.SearchMode.Value(convert.mode_to(mode)))
     assert convert.mode_from(message) is mode
 
 

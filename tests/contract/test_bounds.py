@@ -1,0 +1,603 @@
+"""Every bound that the protos state: at it a request is taken, beyond it the call names the field. Two broken fields are both
+named. The real servicers and their checks run; what stands behind them answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from errata.corpus.v1 import filter_pb2, passage_pb2
+from errata.generator.v1 import generator_service_pb2 as generator_pb2
+from errata.generator.v1 import generator_service_pb2_grpc as generator_grpc
+from errata.grading.v1 import grading_pb2
+from errata.judge.v1 import judge_service_pb2 as judge_pb2
+from errata.judge.v1 import judge_service_pb2_grpc as judge_grpc
+from errata.orchestrator.v1 import orchestrator_service_pb2 as orchestrator_pb2
+from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
+
+from errata_kit.grades import PassageGrade, Verdict
+from errata_kit.metrics import Metrics
+from errata_kit.passages import Answer, Passage
+from errata_kit.rpc.server import Service
+from services.generator.provider import Query, Written
+from services.generator.server import GeneratorServicer
+from services.judge.assessment import AnswerAssessor
+from services.judge.claims.splitting import ClaimText
+from services.judge.claims.verdicts import CheckedClaim
+from services.judge.grading.batch import PassageGrader
+from services.judge.provider import CheckedClaims, GradedPassage
+from services.judge.server import JudgeServicer
+from tests.harness.services import (
+    CALL_SECONDS,
+    Below,
+    FakeRetriever,
+    Served,
+    collected,
+    failure_of,
+    passage,
+    plain_settings,
+    retriever,
+    scripted,
+    serving,
+)
+
+KIB = 1024
+WIDE = "ä"  # two bytes, so that a bound in characters would be off by a factor
+RUN_ID = "01890000-0000-7000-8000-000000000000"
+
+
+class InstantJudge:
+    """Grades everything alike, at once."""
+
+    model = "instant"
+
+    async def grade_passage(self, question: str, passage: Passage) -> GradedPassage:
+        return GradedPassage(PassageGrade(1.0, True, ""))
+
+    async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
+        return CheckedClaims(tuple(CheckedClaim(item.text, item.start, item.end, Verdict.UNSUPPORTED) for item in claims))
+
+
+class InstantWriter:
+    """Writes the same, at once."""
+
+    async def broaden(self, question: str, current: str, tried: tuple[str, ...]) -> Query:
+        return Query("something new")
+
+    async def answer(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[str | Written]:
+        yield Written(Answer("Written."))
+
+    async def refine(self, correction: Any) -> AsyncIterator[str | Written]:
+        yield Written(Answer("Corrected."))
+
+
+def _service(name: str, register: Callable[[Any], None]) -> Service:
+    return Service(name, 0, 0, f"errata.{name}.v1.{name.capitalize()}Service", register, Metrics())
+
+
+@contextlib.asynccontextmanager
+async def instant(name: str, folder: Path) -> AsyncIterator[Served]:
+    """The service whose bounds are tested."""
+    metrics = Metrics()
+    judge = JudgeServicer(PassageGrader(InstantJudge(), 8, metrics), AnswerAssessor(InstantJudge(), metrics))
+    writer = GeneratorServicer(InstantWriter())  # type: ignore[arg-type]  # an async generator function is what it needs
+    served: contextlib.AbstractAsyncContextManager[Served]
+    match name:
+        case "judge":
+            service = _service(name, lambda server: judge_grpc.add_JudgeServiceServicer_to_server(judge, server))
+            served = serving(service, plain_settings(), judge_grpc.JudgeServiceStub)
+        case "generator":
+            service = _service(name, lambda server: generator_grpc.add_GeneratorServiceServicer_to_server(writer, server))
+            served = serving(service, plain_settings(), generator_grpc.GeneratorServiceStub)
+        case "retriever":
+            served = retriever(folder)
+        case _:
+            served = scripted(Below(retriever=FakeRetriever(found=[["p1"]])))
+    async with served as started:
+        if name == "retriever":
+            document = retriever_pb2.Document(document_id="d", text="files")
+            requests = [retriever_pb2.IngestDocumentsRequest(collection=item, document=document) for item in ("", "a" * 63)]
+            for request in requests:
+                await collected(started.stub.IngestDocuments(iter([request])))
+        yield started
+
+
+Change = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Rpc:
+    """A method, a request that it takes, what breaks the request (by the path that must be named), and what just does not."""
+
+    service: str
+    method: str
+    valid: Callable[[], Any]
+    broken: Mapping[str, Change]
+    taken: Mapping[str, Change] = field(default_factory=dict)
+    missing: bool = False  # The call fails as NOT_FOUND where the request is taken.
+
+    def call(self, served: Served, request: Any) -> Any:
+        return getattr(served.stub, self.method)(request, timeout=CALL_SECONDS)
+
+
+def put(**values: Any) -> Change:
+    """Set scalar fields, or replace a repeated one."""
+
+    def change(message: Any) -> None:
+        for name, value in values.items():
+            if isinstance(value, list):
+                message.ClearField(name)
+                getattr(message, name).extend(value)
+            else:
+                setattr(message, name, value)
+
+    return change
+
+
+def at(path: str, **values: Any) -> Change:
+    """Set fields of a message inside, such as passages.3."""
+
+    def change(message: Any) -> None:
+        for part in path.split("."):
+            message = message[int(part)] if part.isdigit() else getattr(message, part)
+        put(**values)(message)
+
+    return change
+
+
+def entries(path: str, values: Mapping[str, str]) -> Change:
+    """Add metadata to a message inside."""
+
+    def change(message: Any) -> None:
+        for part in path.split("."):
+            message = message[int(part)] if part.isdigit() else getattr(message, part)
+        message.metadata.update(values)
+
+    return change
+
+
+def wide(limit: int) -> str:
+    """A text of exactly so many bytes, most of them in characters of two."""
+    return WIDE * (limit // 2) + "a" * (limit % 2)
+
+
+def passages(count: int) -> list[passage_pb2.Passage]:
+    return [passage(f"p{number}") for number in range(count)]
+
+
+QUESTION_BROKEN = {
+    "question": put(question=""),
+    "question ": put(question=" \n"),
+    "question  ": put(question=wide(8 * KIB + 1)),
+}
+QUESTION_TAKEN = {"question": put(question=wide(8 * KIB)), "question of one byte": put(question="a")}
+ANSWER_BROKEN = {"answer": put(answer=""), "answer ": put(answer=wide(64 * KIB + 1))}
+PASSAGES_BROKEN: dict[str, Change] = {
+    "passages": put(passages=passages(101)),
+    "passages ": put(passages=[passage("same"), passage("same")]),
+    "passages[0].passage_id": at("passages.0", passage_id=""),
+    "passages[0].passage_id ": at("passages.0", passage_id=wide(129)),
+    "passages[3].text": at("passages.3", text=""),
+    "passages[3].text ": at("passages.3", text=wide(16 * KIB + 1)),
+    "passages[1].document_id": at("passages.1", document_id=wide(513)),
+    "passages[1].title": at("passages.1", title=wide(KIB + 1)),
+    "passages[2].heading_path": at("passages.2", heading_path=["h"] * 17),
+    "passages[2].heading_path[1]": at("passages.2", heading_path=["h", wide(513)]),
+    "passages[1].source_uri": at("passages.1", source_uri=wide(2 * KIB + 1)),
+    "passages[1].start_line": at("passages.1", start_line=-1),
+    "passages[1].end_line": at("passages.1", end_line=-1),
+    "passages[0].metadata": entries("passages.0", {str(number): "" for number in range(65)}),
+    "passages[0].metadata.k": entries("passages.0", {"k": wide(KIB + 1)}),
+}
+PASSAGES_TAKEN: dict[str, Change] = {
+    "100 passages": put(passages=passages(100)),
+    "passage_id": at("passages.0", passage_id=wide(128)),
+    "text": at("passages.3", text=wide(16 * KIB)),
+    "document_id": at("passages.1", document_id=wide(512)),
+    "title": at("passages.1", title=wide(KIB)),
+    "heading_path": at("passages.2", heading_path=[wide(512)] * 16),
+    "source_uri": at("passages.1", source_uri=wide(2 * KIB)),
+    "metadata": entries("passages.0", {str(number): wide(KIB) for number in range(64)}),
+}
+
+
+def claim(**values: Any) -> grading_pb2.Claim:
+    return grading_pb2.Claim(**{"claim_id": "c1", "text": "made up", "verdict": "VERDICT_UNSUPPORTED", **values})
+
+
+def where(**test: Any) -> filter_pb2.MetadataFilter:
+    return filter_pb2.MetadataFilter(condition=filter_pb2.MetadataCondition(**{"field": "metadata.a", **test}))
+
+
+def nested(depth: int, inner: filter_pb2.MetadataFilter) -> filter_pb2.MetadataFilter:
+    for _ in range(depth - 1):
+        inner = filter_pb2.MetadataFilter(all_of=filter_pb2.MetadataFilterList(filters=[inner]))
+    return inner
+
+
+def of(kind: str, count: int, inner: filter_pb2.MetadataFilter | None = None) -> filter_pb2.MetadataFilter:
+    parts = filter_pb2.MetadataFilterList(filters=[inner or where(equals="x")] * count)
+    chosen: dict[str, Any] = {kind: parts}
+    return filter_pb2.MetadataFilter(**chosen)
+
+
+def filtered(chosen: filter_pb2.MetadataFilter) -> Change:
+    return lambda message: message.filter.CopyFrom(chosen)
+
+
+def values(*texts: str) -> filter_pb2.StringList:
+    return filter_pb2.StringList(values=texts)
+
+
+def numbers(**bounds: float) -> filter_pb2.NumberRange:
+    return filter_pb2.NumberRange(**bounds)
+
+
+FILTERS_BROKEN = {
+    "5 deep": nested(5, where(equals="x")),
+    "65 parts": of("all_of", 64),
+    "any_of nothing": of("any_of", 0),
+    "no field": where(field="", equals="x"),
+    "unknown field": where(field="text", equals="x"),
+    "no key": where(field="metadata.", equals="x"),
+    "long key": where(field=f"metadata.{'k' * 65}", equals="x"),
+    "odd key": where(field="metadata.a b", equals="x"),
+    "no test": where(),
+    "long value": where(equals=wide(KIB + 1)),
+    "no values": where(one_of=values()),
+    "101 values": where(one_of=values(*["x"] * 101)),
+    "a long value among others": where(one_of=values("x", wide(KIB + 1))),
+    "has_code maybe": where(field="has_code", equals="maybe"),
+    "range of nothing": where(number_range=numbers()),
+    "range of no number": where(number_range=numbers(minimum=float("nan"))),
+    "range of a title": where(field="title", number_range=numbers(minimum=1)),
+    "times without end": where(time_range=filter_pb2.TimeRange()),
+}
+FILTERS_TAKEN = {
+    "filter nothing": filter_pb2.MetadataFilter(),
+    "filter 4 deep": nested(4, where(equals="x")),
+    "filter 4 deep, exists not": nested(4, where(exists=False)),
+    "filter of 64 parts": of("all_of", 63),
+    "filter of 63 that do not exist": of("any_of", 63, where(exists=False)),
+    "filter long key": where(field=f"metadata.{'k' * 64}", equals="x"),
+    "filter long value": where(equals=wide(KIB)),
+    "filter 100 values": where(one_of=values(*[wide(KIB)] * 100)),
+    "filter endless range": where(number_range=numbers(minimum=float("-inf"))),
+    "filter exists": where(exists=True),
+}
+FILTER_BROKEN = {f"filter{' ' * place}": filtered(chosen) for place, chosen in enumerate(FILTERS_BROKEN.values())}
+FILTER_TAKEN = {name: filtered(chosen) for name, chosen in FILTERS_TAKEN.items()}
+COLLECTION_BROKEN = {
+    f"collection{' ' * place}": put(collection=name)
+    for place, name in enumerate(("a" * 64, "A", "-a", "_a", "a b", "ä", "a\n", "../a"))
+}
+COLLECTION_TAKEN = {"collection": put(collection="a" * 63)}
+PAGES_BROKEN = {"page_size": put(page_size=-1), "page_token": put(page_token="no token")}
+PAGES_TAKEN = {"page_size 0": put(page_size=0), "page_size": put(page_size=500), "more": put(page_size=2**31 - 1)}
+RUN_BROKEN = {
+    f"run_id{' ' * place}": put(run_id=name) for place, name in enumerate(("", "1", RUN_ID + "0", RUN_ID.replace("-", "")))
+}
+SETTINGS_BROKEN: dict[str, Change] = {
+    **{f"settings.top_k{' ' * value}": at("settings", top_k=value * 101) for value in (0, 1)},
+    "settings.relevance_threshold": at("settings", relevance_threshold=1.001),
+    "settings.relevance_threshold ": at("settings", relevance_threshold=float("nan")),
+    "settings.min_relevant": at("settings", min_relevant=0),
+    "settings.min_relevant ": at("settings", min_relevant=101),
+    "settings.max_retrievals": at("settings", max_retrievals=0),
+    "settings.max_retrievals ": at("settings", max_retrievals=11),
+    "settings.faithfulness_threshold": at("settings", faithfulness_threshold=-0.001),
+    "settings.max_refinements": at("settings", max_refinements=-1),
+    "settings.max_refinements ": at("settings", max_refinements=6),
+    "settings.search_mode": at("settings", search_mode=9),
+}
+SETTINGS_TAKEN: dict[str, Change] = {
+    "least": at("settings", top_k=1, relevance_threshold=0, min_relevant=1, max_retrievals=1, max_refinements=0),
+    "most": at("settings", top_k=100, relevance_threshold=1, min_relevant=100, max_retrievals=10, max_refinements=5),
+    "scores": at("settings", faithfulness_threshold=1, relevance_threshold=0.0),
+}
+RPCS = [
+    Rpc(
+        "judge",
+        "GradePassages",
+        lambda: judge_pb2.GradePassagesRequest(question="q", passages=passages(4)),
+        {**QUESTION_BROKEN, **PASSAGES_BROKEN, "passages  ": put(passages=[])},
+        {**QUESTION_TAKEN, **PASSAGES_TAKEN},
+    ),
+    Rpc(
+        "judge",
+        "GradeAnswer",
+        lambda: judge_pb2.GradeAnswerRequest(question="q", answer="An answer.", passages=passages(4)),
+        {**QUESTION_BROKEN, **ANSWER_BROKEN, **PASSAGES_BROKEN, "passages  ": put(passages=[])},
+        {**QUESTION_TAKEN, **PASSAGES_TAKEN, "answer": put(answer=wide(64 * KIB))},
+    ),
+    Rpc(
+        "generator",
+        "BroadenQuery",
+        lambda: generator_pb2.BroadenQueryRequest(question="q"),
+        {
+            **QUESTION_BROKEN,
+            "current_query": put(current_query=wide(8 * KIB + 1)),
+            "tried_queries": put(tried_queries=["q"] * 17),
+            "tried_queries[2]": put(tried_queries=["a", "b", wide(8 * KIB + 1)]),
+        },
+        {**QUESTION_TAKEN, "queries": put(current_query=wide(8 * KIB), tried_queries=[wide(8 * KIB)] * 16)},
+    ),
+    Rpc(
+        "generator",
+        "GenerateAnswer",
+        lambda: generator_pb2.GenerateAnswerRequest(question="q", passages=passages(4)),
+        {**QUESTION_BROKEN, **PASSAGES_BROKEN},
+        {**QUESTION_TAKEN, **PASSAGES_TAKEN, "no passages": put(passages=[])},
+    ),
+    Rpc(
+        "generator",
+        "RefineAnswer",
+        lambda: generator_pb2.RefineAnswerRequest(
+            question="q", answer="made up", passages=passages(4), failing_claims=[claim(), claim(claim_id="c2")]
+        ),
+        {
+            **QUESTION_BROKEN,
+            **ANSWER_BROKEN,
+            **PASSAGES_BROKEN,
+            "passages  ": put(passages=[]),
+            "failing_claims": put(failing_claims=[]),
+            "failing_claims ": put(failing_claims=[claim()] * 201),
+            "failing_claims[1].text": at("failing_claims.1", text=wide(8 * KIB + 1)),
+            "failing_claims[1].verdict": at("failing_claims.1", verdict=0),
+            "failing_claims[1].verdict ": at("failing_claims.1", verdict=77),
+            "failing_claims[1].support": at("failing_claims.1", support=1.5),
+            "failing_claims[1].span.start": at("failing_claims.1.span", start=-1),
+            "failing_claims[1].evidence[0].quote": at(
+                "failing_claims.1", evidence=[grading_pb2.Evidence(passage_id="p0", quote=wide(KIB + 1))]
+            ),
+            "refinement_suggestion": put(refinement_suggestion=wide(8 * KIB + 1)),
+        },
+        {
+            **QUESTION_TAKEN,
+            **PASSAGES_TAKEN,
+            "answer": put(answer=wide(64 * KIB)),
+            "200 claims": put(failing_claims=[claim()] * 200),
+            "text": at("failing_claims.0", text=wide(8 * KIB)),
+            "quote": at("failing_claims.0", evidence=[grading_pb2.Evidence(passage_id="p0", quote=wide(KIB))]),
+            "suggestion": put(refinement_suggestion=wide(8 * KIB)),
+        },
+    ),
+    Rpc(
+        "retriever",
+        "Search",
+        lambda: retriever_pb2.SearchRequest(query="files"),
+        {
+            **COLLECTION_BROKEN,
+            **FILTER_BROKEN,
+            "query": put(query=""),
+            "query ": put(query=" "),
+            "query  ": put(query=wide(8 * KIB + 1)),
+            "top_k": put(top_k=-1),
+            "top_k ": put(top_k=101),
+            "mode": put(mode=9),
+        },
+        {**COLLECTION_TAKEN, **FILTER_TAKEN, "query": put(query=wide(8 * KIB)), "top_k": put(top_k=100)},
+    ),
+    Rpc(
+        "retriever",
+        "ListDocuments",
+        retriever_pb2.ListDocumentsRequest,
+        {**COLLECTION_BROKEN, **PAGES_BROKEN, "document_id_prefix": put(document_id_prefix=wide(513))},
+        {**COLLECTION_TAKEN, **PAGES_TAKEN, "prefix": put(document_id_prefix=wide(512))},
+    ),
+    Rpc("retriever", "ListCollections", retriever_pb2.ListCollectionsRequest, PAGES_BROKEN, PAGES_TAKEN),
+    Rpc(
+        "retriever",
+        "DeleteDocuments",
+        lambda: retriever_pb2.DeleteDocumentsRequest(document_ids=["nothing"]),
+        {
+            **COLLECTION_BROKEN,
+            "document_ids": put(document_ids=[]),
+            "document_ids ": put(document_ids=[str(number) for number in range(501)]),
+            "document_ids[1]": put(document_ids=["a", ""]),
+            "document_ids[1] ": put(document_ids=["a", wide(513)]),
+        },
+        {
+            **COLLECTION_TAKEN,
+            "500": put(document_ids=[str(number) for number in range(500)]),
+            "id": put(document_ids=[wide(512)]),
+        },
+    ),
+    Rpc(
+        "retriever",
+        "DeleteCollection",
+        lambda: retriever_pb2.DeleteCollectionRequest(collection="nowhere"),
+        {**COLLECTION_BROKEN, "collection" + " " * 20: put(collection="")},
+        {"name": put(collection="b" * 63)},
+        missing=True,
+    ),
+    Rpc(
+        "orchestrator",
+        "Ask",
+        lambda: orchestrator_pb2.AskRequest(question="q"),
+        {
+            **QUESTION_BROKEN,
+            **COLLECTION_BROKEN,
+            **SETTINGS_BROKEN,
+            **FILTER_BROKEN,
+            "draft_answer": put(draft_answer=wide(64 * KIB + 1)),
+            "draft_answer ": put(draft_answer=" \n"),
+        },
+        {
+            **QUESTION_TAKEN,
+            **COLLECTION_TAKEN,
+            **SETTINGS_TAKEN,
+            **FILTER_TAKEN,
+            "draft_answer": put(draft_answer=wide(64 * KIB)),
+        },
+    ),
+    Rpc(
+        "orchestrator",
+        "WatchRun",
+        lambda: orchestrator_pb2.WatchRunRequest(run_id=RUN_ID),
+        {**RUN_BROKEN, "after_sequence": put(after_sequence=-1)},
+        {"upper case": put(run_id=RUN_ID.upper()), "after_sequence": put(after_sequence=2**63 - 1)},
+        missing=True,
+    ),
+    *(
+        Rpc("orchestrator", method, lambda make=make: make(run_id=RUN_ID), RUN_BROKEN, missing=True)  # type: ignore[misc]
+        for method, make in (("GetRun", orchestrator_pb2.GetRunRequest), ("CancelRun", orchestrator_pb2.CancelRunRequest))
+    ),
+    Rpc(
+        "orchestrator",
+        "ListRuns",
+        orchestrator_pb2.ListRunsRequest,
+        {**PAGES_BROKEN, "state": put(state=9), "outcome": put(outcome=99)},
+        {**PAGES_TAKEN, "filters": put(state=1, outcome=7)},
+    ),
+]
+NAMES = [rpc.method for rpc in RPCS]
+
+
+def changed(rpc: Rpc, *changes: Change) -> Any:
+    request = rpc.valid()
+    for change in changes:
+        change(request)
+    return request
+
+
+def disjoint(one: str, other: str) -> bool:
+    """Whether two breaks touch different fields, neither inside the other."""
+    first, second = one.strip(), other.strip()
+    root = (first.split("[")[0].split(".")[0], second.split("[")[0].split(".")[0])
+    return root[0] != root[1] or (root[0] == "settings" and first != second)
+
+
+async def named(rpc: Rpc, served: Served, request: Any) -> set[str]:
+    """The fields that the service names as broken."""
+    try:
+        failure = await failure_of(rpc.call(served, request))
+    except AssertionError:
+        return {"(none: the request was taken)"}
+    if failure.code is not grpc.StatusCode.INVALID_ARGUMENT:
+        return {f"{failure.code.name}: {failure.message[:80]}"}
+    assert (failure.reason, failure.domain) == ("INVALID_FIELD", "errata") and failure.received == ()
+    assert all(failure.violations.values())
+    return set(failure.violations)
+
+
+async def taken(rpc: Rpc, served: Served, request: Any) -> str:
+    """Empty when the service takes the request, else what it says."""
+    call = rpc.call(served, request)
+    try:
+        await (collected(call) if hasattr(call, "__aiter__") else call)
+    except grpc.aio.AioRpcError as error:
+        if rpc.missing and error.code() is grpc.StatusCode.NOT_FOUND:
+            return ""
+        return f"{error.code().name}: {error.details()}"
+    return ""
+
+
+@pytest.mark.parametrize("rpc", RPCS, ids=NAMES)
+async def test_each_bound_is_enforced_and_names_its_field(rpc: Rpc, tmp_path: Path) -> None:
+    wrong = {}
+    async with instant(rpc.service, tmp_path) as served:
+        for path, change in rpc.broken.items():
+            found = await named(rpc, served, changed(rpc, change))
+            if found != {path.strip()}:
+                wrong[path] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "rpc", [rpc for rpc in RPCS if len({path.strip() for path in rpc.broken}) > 1], ids=lambda rpc: rpc.method
+)
+async def test_two_broken_fields_are_both_named(rpc: Rpc, tmp_path: Path) -> None:
+    wrong = {}
+    # One way to break each field is enough here.
+    firsts = {path.strip(): change for path, change in reversed(list(rpc.broken.items()))}
+    async with instant(rpc.service, tmp_path) as served:
+        for (one, first), (other, second) in itertools.combinations(firsts.items(), 2):
+            if not disjoint(one, other):
+                continue
+            if rpc.method == "ListRuns" and "page_token" in {one, other}:
+                # Only the store of the runs can read this token, and it is asked once all else holds.
+                continue
+            found = await named(rpc, served, changed(rpc, first, second))
+            if found != {one, other}:
+                wrong[one, other] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize("rpc", RPCS, ids=NAMES)
+async def test_at_its_bound_a_request_is_taken(rpc: Rpc, tmp_path: Path) -> None:
+    wrong = {}
+    async with instant(rpc.service, tmp_path) as served:
+        assert await taken(rpc, served, rpc.valid()) == ""
+        for name, change in rpc.taken.items():
+            said = await taken(rpc, served, changed(rpc, change))
+            if said:
+                wrong[name] = said
+    assert not wrong
+
+
+def test_every_method_of_every_service_is_here() -> None:
+    modules = (judge_pb2, generator_pb2, retriever_pb2, orchestrator_pb2)
+    services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
+    methods = {method.name for service in services for method in service.methods}
+    # Each document of a stream has a result of its own; its bounds are below.
+    assert methods - {"IngestDocuments"} == set(NAMES)
+
+
+DOCUMENT_BROKEN: dict[str, Change] = {
+    "document_id": put(document_id=wide(513)),
+    "title": put(title=wide(KIB + 1)),
+    "source_uri": put(source_uri=wide(2 * KIB + 1)),
+    "metadata": lambda document: document.metadata.update({str(number): "" for number in range(65)}),
+    "metadata.k": lambda document: document.metadata.update({"k": wide(KIB + 1)}),
+    "metadata.a b": lambda document: document.metadata.update({"a b": ""}),
+    "metadata.long": lambda document: document.metadata.update({"k" * 65: ""}),
+}
+DOCUMENT_TAKEN: dict[str, Change] = {
+    "document_id": put(document_id=wide(512)),
+    "title": put(title=wide(KIB)),
+    "source_uri": put(source_uri=wide(2 * KIB)),
+    "metadata": lambda document: document.metadata.update({f"k{number}": wide(KIB) for number in range(64)}),
+    "key": lambda document: document.metadata.update({"k" * 64: ""}),
+    "4 MiB": put(text="word\n" * (4 * KIB * KIB // 5 // 100)),
+}
+
+
+async def ingested(served: Served, *changes: Change) -> Any:
+    document = retriever_pb2.Document(document_id="doc", text="files")
+    for change in changes:
+        change(document)
+    [result] = await collected(served.stub.IngestDocuments(iter([retriever_pb2.IngestDocumentsRequest(document=document)])))
+    return result
+
+
+async def test_the_bounds_of_a_document(tmp_path: Path) -> None:
+    wrong = {}
+    async with instant("retriever", tmp_path) as served:
+        for path, change in DOCUMENT_BROKEN.items():
+            result = await ingested(served, change)
+            # An item's error carries no BadRequest: its sentence names the field.
+            if result.WhichOneof("result") != "error" or path.split(".")[0] not in result.error.message:
+                wrong[path] = str(result)
+        for name, change in DOCUMENT_TAKEN.items():
+            result = await ingested(served, change)
+            found = await served.stub.Search(retriever_pb2.SearchRequest(query="files word", top_k=1))
+            if result.WhichOneof("result") != "ingested" or not found.passages:
+                wrong[f"taken: {name}"] = str(result)
+        result = await ingested(served, DOCUMENT_BROKEN["title"], DOCUMENT_BROKEN["source_uri"])
+        assert "title" in result.error.message and "source_uri" in result.error.message
+    assert not wrong
+
+
+async def test_a_message_beyond_8_mib_is_refused_by_the_transport(tmp_path: Path) -> None:
+    request = judge_pb2.GradePassagesRequest(question="a" * (8 * KIB * KIB))
+    async with instant("judge", tmp_path) as served:
+        failure = await failure_of(served.stub.GradePassages(request, timeout=CALL_SECONDS))
+    assert failure.code is grpc.StatusCode.RESOURCE_EXHAUSTED
