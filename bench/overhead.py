@@ -20,9 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import json
 import multiprocessing
-import re
 import statistics
 import sys
 import tempfile
@@ -37,11 +35,10 @@ from typing import Final
 from errata.orchestrator.v1 import orchestrator_service_pb2 as orchestrator_pb2
 from errata.orchestrator.v1 import orchestrator_service_pb2_grpc as orchestrator_grpc
 from errata.orchestrator.v1 import trace_pb2
-from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
-from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
 
 from bench.figures import Figure, arguments, print_figures
-from errata_cli.stack import Stack, StackError, StackPlan, starting
+from bench.refusal import IngestError, ingest
+from errata_cli.stack import StackError, StackPlan, starting
 from errata_kit.grades import Claim
 from errata_kit.logs import configure_logs
 from errata_kit.metrics import Metrics
@@ -71,7 +68,7 @@ from services.retriever.opening import open_embedder
 from services.retriever.search import Searcher
 from services.retriever.settings import EmbeddingProvider, RetrieverSettings
 from tests.harness.model_responder import material_of, respond
-from tests.harness.model_rules import ChatRequest, Exchange, Reply, Rule
+from tests.harness.model_rules import ChatRequest, Exchange
 from tests.harness.model_server import ModelServer, with_latency
 
 LATENCY_SECONDS: Final = 0.2
@@ -123,7 +120,7 @@ def main() -> int:
     try:
         with running_double() as double, tempfile.TemporaryDirectory() as folder:
             figures = asyncio.run(measure(double, Path(folder), EmbeddingProvider(options.embedding)))
-    except (StackError, NotAnsweredError) as error:
+    except (StackError, IngestError, NotAnsweredError) as error:
         print(error, file=sys.stderr)
         return 1
     print_figures(figures, options.json)
@@ -234,8 +231,7 @@ def _serve_double(pipe: "Connection[object, object]") -> None:
 
 async def _until_told(pipe: "Connection[object, object]") -> None:
     over = asyncio.Event()
-    rules = [Rule(with_latency(_verdicts, LATENCY_SECONDS), schema="ClaimVerdictsOutput")]
-    async with ModelServer(rules, default=with_latency(respond, LATENCY_SECONDS)) as server:
+    async with ModelServer(default=with_latency(respond, LATENCY_SECONDS)) as server:
 
         def told() -> None:
             try:
@@ -259,23 +255,6 @@ def _call(exchange: Exchange) -> Call:
         raise TypeError("only chat calls are expected")
     kind = exchange.request.schema_name or "text"
     return Call(material_of(exchange.request).question, kind, exchange.started)
-
-
-def _verdicts(request: ChatRequest) -> Reply:
-    """Find each claim in a passage word for word, as the double's answers consist of the passages' sentences."""
-    passages = [text for _, text in material_of(request).passages]
-    verdicts = []
-    for number, claim in re.findall(r"<<<claim (\d+) \| [0-9a-f]+>>>\n(.*?)\n<<<end", request.text, re.DOTALL):
-        sources = [place for place, text in enumerate(passages, start=1) if claim in text]
-        verdicts.append(
-            {
-                "number": int(number),
-                "explanation": f"{len(sources)} passages say so.",
-                "evidence": [{"passage": place, "quote": claim} for place in sources],
-                "verdict": "SUPPORTED" if sources else "UNSUPPORTED",
-            }
-        )
-    return Reply(json.dumps({"verdicts": verdicts}))
 
 
 def _documents() -> Iterator[tuple[str, str]]:
@@ -307,7 +286,7 @@ async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvide
     }
     async with starting(StackPlan.on_free_ports(folder, variables), lambda name, line: None) as stack:
         await stack.healthy(_HEALTHY_SECONDS)
-        await _ingest_over_grpc(stack)
+        await ingest(stack, COLLECTION, [{"id": name, "text": text} for name, text in _documents()])
         async with open_channel(stack.plan.target("orchestrator")) as channel:
             stub = orchestrator_grpc.OrchestratorServiceStub(channel)
 
@@ -323,20 +302,6 @@ async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvide
             yield ask
 
 
-async def _ingest_over_grpc(stack: Stack) -> None:
-    async def requests() -> AsyncIterator[retriever_pb2.IngestDocumentsRequest]:
-        for name, text in _documents():
-            document = retriever_pb2.Document(document_id=name, text=text)
-            yield retriever_pb2.IngestDocumentsRequest(collection=COLLECTION, document=document)
-
-    async with open_channel(stack.plan.target("retriever")) as channel:
-        stub = retriever_grpc.RetrieverServiceStub(channel)
-        async with reading(stub.IngestDocuments(requests())) as replies:
-            async for reply in replies:
-                if reply.WhichOneof("result") == "error":
-                    raise StackError(f"{reply.document_id} was not ingested: {reply.error.message}")
-
-
 @contextlib.asynccontextmanager
 async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
     """The same workflow on the same code in this process; what is yielded starts a run and watches it."""
@@ -350,7 +315,7 @@ async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider)
     index = await EdgeIndex.open(folder)
     async for result in Ingestor(index, embedder).ingest(COLLECTION, _sources()):
         if isinstance(result, IngestFailure):
-            raise StackError(f"{result.document_id} was not ingested: {result.error.message}")
+            raise IngestError(f"{result.document_id} was not ingested: {result.error.message}")
     workflow = AnswerWorkflow(
         DirectRetriever(Searcher(index, embedder)),
         DirectJudge(PassageGrader(grading, judge_settings.concurrency, metrics), AnswerAssessor(grading, metrics)),

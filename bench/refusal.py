@@ -94,7 +94,7 @@ async def measure(corpus: Sequence[Mapping[str, str]], asked: Sequence[Question]
         async with starting(plan, lambda name, line: None) as stack:
             await stack.healthy(_HEALTHY_SECONDS)
             started = time.perf_counter()
-            await ingest(stack, corpus)
+            await ingest(stack, COLLECTION, corpus)
             ingested = time.perf_counter()
             runs = await ask_all(stack, asked)
             ended = time.perf_counter()
@@ -102,14 +102,14 @@ async def measure(corpus: Sequence[Mapping[str, str]], asked: Sequence[Question]
     return [*figures_of(runs), *seconds]
 
 
-async def ingest(stack: Stack, corpus: Sequence[Mapping[str, str]]) -> None:
+async def ingest(stack: Stack, collection: str, corpus: Sequence[Mapping[str, str]]) -> None:
     """Put every passage in as a document of its own. Raises IngestError when one is not taken."""
     progress = Progress("documents ingested", len(corpus))
 
     async def requests() -> AsyncIterator[retriever_pb2.IngestDocumentsRequest]:
         for row in corpus:
             document = retriever_pb2.Document(document_id=row["id"], text=row["text"])
-            yield retriever_pb2.IngestDocumentsRequest(collection=COLLECTION, document=document)
+            yield retriever_pb2.IngestDocumentsRequest(collection=collection, document=document)
 
     async with open_channel(stack.plan.target("retriever")) as channel:
         stub = retriever_grpc.RetrieverServiceStub(channel)

@@ -1,6 +1,6 @@
 """Bounds of the contract, as pydantic types. The protos state them; convert modules build these and so enforce them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -51,17 +51,27 @@ class Bounded(BaseModel):
 M = TypeVar("M", bound=BaseModel)
 
 
-def validated(model: type[M], values: Mapping[str, Any]) -> M:
-    """Build a model from a request's fields.
+def validated(model: type[M], values: Mapping[str, Any], converted: Mapping[str, Callable[[], Any]] | None = None) -> M:
+    """Build a model from a request's fields. converted: fields whose conversion may itself raise InvalidFields.
 
     Raises InvalidFields with every broken field, its path written as in the proto: settings.top_k, passages[3].text.
     """
+    given, broken, failed = dict(values), list[FieldViolation](), set[str]()
+    for name, convert in (converted or {}).items():
+        try:
+            given[name] = convert()
+        except InvalidFields as error:
+            broken.extend(error.violations)
+            failed.add(name)
     try:
-        return model.model_validate(dict(values))
+        built = model.model_validate(given)
     except ValidationError as error:
-        raise InvalidFields(
-            tuple(FieldViolation(_path(item["loc"]), _description(item)) for item in error.errors()[:32])
-        ) from None
+        found = [item for item in error.errors() if item["loc"][:1] not in {(name,) for name in failed}]
+        broken.extend(FieldViolation(_path(item["loc"]), _description(item)) for item in found[:32])
+    else:
+        if not broken:
+            return built
+    raise InvalidFields(tuple(broken)) from None
 
 
 def invalid(field: str, description: str) -> InvalidFields:

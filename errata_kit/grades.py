@@ -54,8 +54,8 @@ class FindingKind(StrEnum):
 class Evidence:
     """A quote that stands in a passage, and where."""
 
-    passage_id: str
-    quote: str
+    passage_id: Annotated[str, utf8_at_most(128)]
+    quote: Annotated[str, utf8_at_most(KIB)]
     span: Span
 
 

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Literal
 
 import structlog
+import structlog.tracebacks
 from structlog.typing import EventDict, WrappedLogger
 
 from errata_kit.calls import current_call
@@ -31,7 +32,9 @@ def configure_logs(service: str, level: str, form: Literal["json", "text"]) -> N
     if form == "text":
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
     else:
-        shared.append(structlog.processors.dict_tracebacks)
+        # Without local variables: they hold questions, documents and keys.
+        tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        shared.append(structlog.processors.ExceptionRenderer(tracebacks))
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),

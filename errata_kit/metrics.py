@@ -4,15 +4,28 @@ The names of the gRPC metrics are those that the common gRPC dashboards expect. 
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.process_collector import ProcessCollector
 
 from errata_kit.usage import ModelCall
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+_STOP_CHECK_SECONDS: Final = 0.02
+
+
+class _SilentHandler(WSGIRequestHandler):
+    """Logs no line a scrape."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
 
 
 class Metrics:
@@ -82,7 +95,10 @@ class Metrics:
 @contextlib.contextmanager
 def serving_metrics(metrics: Metrics, host: str, port: int) -> Iterator[int]:
     """Serve the registry over HTTP inside the block, and yield the port (a free one for 0)."""
-    server, thread = start_http_server(port, addr=host, registry=metrics.registry)
+    server = make_server(host, port, make_wsgi_app(metrics.registry), ThreadingWSGIServer, handler_class=_SilentHandler)
+    # Half a second, the library's own interval, would be how long every stop blocks the event loop.
+    thread = threading.Thread(target=server.serve_forever, args=(_STOP_CHECK_SECONDS,), name="metrics", daemon=True)
+    thread.start()
     try:
         yield server.server_port
     finally:

@@ -5,6 +5,9 @@ import json
 
 from errata_kit.bounds import invalid
 
+# A token holds a prefix and an id of at most 512 bytes each, at worst six characters a byte, in base64.
+_MAX_TOKEN = 16 * 1024
+
 
 def page_token(query: list[str], after: str) -> str:
     """The token for what follows `after` in a query's results."""
@@ -16,8 +19,10 @@ def after_of(token: str, query: list[str]) -> str:
     if not token:
         return ""
     try:
+        if len(token) > _MAX_TOKEN:
+            raise ValueError("longer than any token")
         of, after = json.loads(base64.urlsafe_b64decode(token.encode()))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise invalid("page_token", "is not a token of this service") from None
     if of != query or not isinstance(after, str):
         raise invalid("page_token", "belongs to another query")

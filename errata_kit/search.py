@@ -17,6 +17,7 @@ from errata_kit.errors import InvalidFields
 MAX_DEPTH: Final = 4
 MAX_CONDITIONS: Final = 64
 MAX_VALUES: Final = 100
+MAX_VALUE_BYTES: Final = 1024
 METADATA_PREFIX: Final = "metadata."
 METADATA_KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}")
 PLAIN_FIELDS: Final = frozenset({"document_id", "title", "source_uri"})
@@ -77,9 +78,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The passage has the field."""
+    """The passage has the field; with exists=False, it has not."""
 
     field: str
+    exists: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,8 @@ def _validate_leaf(leaf: Leaf) -> None:
             raise _invalid(f"has a one_of without values, or with more than {MAX_VALUES}")
     elif isinstance(leaf, Range):
         _validate_range(leaf)
+    if any(len(value.encode()) > MAX_VALUE_BYTES for value in values):
+        raise _invalid(f"compares {leaf.field} with more than {MAX_VALUE_BYTES} bytes")
     if leaf.field in BOOLEAN_FIELDS and any(value not in ("true", "false") for value in values):
         raise _invalid(f"compares {leaf.field} with something other than true or false")
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 # Kubernetes describes each Service to each pod by variables such as JUDGE_SERVICE_HOST and JUDGE_PORT_50053_TCP_ADDR.
@@ -36,6 +36,14 @@ class ServiceSettings(BaseSettings):
     """Drain and stop when the parent process is no longer this one; `errata up` sets its own id. 0 means never."""
     max_connection_age_seconds: float = Field(300.0, validation_alias="ERRATA_MAX_CONNECTION_AGE_SECONDS", ge=1)
     """After this a client must connect anew, so that it finds new replicas."""
+
+    @field_validator("port", "metrics_port", mode="before", check_fields=False)
+    @classmethod
+    def _no_service_link(cls, value: object, info: ValidationInfo) -> object:
+        # Kubernetes sets JUDGE_PORT=tcp://10.0.0.1:50053 in each pod when a Service is named judge.
+        if isinstance(value, str) and value.startswith("tcp://"):
+            return cls.model_fields[info.field_name or ""].default
+        return value
 
 
 S = TypeVar("S", bound=ServiceSettings)

@@ -94,7 +94,7 @@ def claim_values(message: grading_pb2.Claim) -> dict[str, Any]:
         "claim_id": message.claim_id,
         "text": message.text,
         "span": {"start": message.span.start, "end": message.span.end},
-        "verdict": grading_pb2.Verdict.Name(message.verdict).removeprefix("VERDICT_"),
+        "verdict": _verdict(message.verdict),
         "support": message.support,
         "evidence": [
             {
@@ -240,12 +240,12 @@ def filter_to(selection: search.Filter | None) -> filter_pb2.MetadataFilter | No
             return filter_pb2.MetadataFilter(condition=_condition_to(leaf))
 
 
-def mode_from(mode: filter_pb2.SearchMode) -> search.SearchMode:
+def mode_from(mode: filter_pb2.SearchMode, field: str = "mode") -> search.SearchMode:
     """A search mode from a request. Raises InvalidFields for a number that is none."""
     try:
         name = filter_pb2.SearchMode.Name(mode).removeprefix("SEARCH_MODE_")
     except ValueError:
-        raise invalid("mode", "is not a search mode") from None
+        raise invalid(field, "is not a search mode") from None
     return search.SearchMode.DEFAULT if name == "UNSPECIFIED" else search.SearchMode[name]
 
 
@@ -267,6 +267,12 @@ def timestamp(moment: Any) -> Timestamp:
     message = Timestamp()
     message.FromDatetime(moment)
     return message
+
+
+def _verdict(value: grading_pb2.Verdict) -> str:
+    # A number that the enum lacks is left to the model's own check.
+    known = value in grading_pb2.Verdict.values()
+    return grading_pb2.Verdict.Name(value).removeprefix("VERDICT_") if known else str(value)
 
 
 def _reason(value: errors_pb2.ErrorReason) -> Reason | None:
@@ -315,7 +321,7 @@ def _condition(message: filter_pb2.MetadataCondition) -> search.Filter:
             )
         case "exists":
             exists = search.Exists(message.field)
-            return exists if message.exists else search.NoneOf((exists,))
+            return exists if message.exists else search.Exists(message.field, exists=False)
         case _:
             raise invalid("filter", "has a condition without a test")
 
@@ -335,7 +341,7 @@ def _condition_to(leaf: search.Leaf) -> filter_pb2.MetadataCondition:
         case search.OneOf():
             message.one_of.values.extend(leaf.values)
         case search.Exists():
-            message.exists = True
+            message.exists = leaf.exists
         case search.Range():
             _range_to(leaf, message)
     return message

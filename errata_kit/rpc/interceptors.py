@@ -101,8 +101,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             code = STATUS_OF_REASON[known.why].name
             if not isinstance(known, InvalidFields) and known.detail:
                 _log.warning("call_error", method=method, reason=known.why.value, detail=known.detail[:2000])
-            context.set_trailing_metadata(trailers(known))
-            await context.abort_with_status(_rpc_status(known))
+            status = _rpc_status(known)
+            # abort_with_status would put the status' own trailers in place of ours, and the pushback would never be sent.
+            await context.abort(status.code, status.details, (*status.trailing_metadata, *trailers(known)))
         finally:
             self._in_flight -= 1
             self._metrics.in_flight.set(self._in_flight)

@@ -179,7 +179,8 @@ def _metrics(service: Service, settings: ServiceSettings) -> Any:
 
 def _add_reflection(server: grpc.aio.Server, names: tuple[str, ...]) -> None:
     listed = (*names, reflection.SERVICE_NAME, _REFLECTION_V1)
-    pool = _MethodPool()
+    # It has the two methods of a pool that reflection calls.
+    pool: Any = _MethodPool()
     reflection.enable_server_reflection(listed, server, pool=pool)
     # grpcio-reflection registers v1alpha only. Both versions have the same messages on the wire.
     servicer = reflection.aio.ReflectionServicer(service_names=listed, pool=pool)
@@ -196,7 +197,7 @@ class _MethodPool:
     """The generated code's descriptors. grpcio-reflection asks for a method's file by a name that the pool does not know."""
 
     def __init__(self) -> None:
-        self._pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]  # protobuf's own
+        self._pool = descriptor_pool.Default()
 
     def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802 - the pool's own name
         """The file of a symbol; for a method, that of its service."""

@@ -25,6 +25,7 @@ DOMAIN: Final = "errata"
 # gRPC breaks the call when its details do not fit into 8 KiB of headers at some proxies and 16 KiB here.
 _MAX_VIOLATIONS: Final = 32
 _MAX_TEXT: Final = 512
+_MAX_DETAILS_BYTES: Final = 6 * 1024
 
 STATUS_OF_REASON: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.INVALID_FIELD: grpc.StatusCode.INVALID_ARGUMENT,
@@ -64,13 +65,15 @@ _NO_CHANNEL_RETRY: Final = frozenset(reason for reason in Reason if reason.start
 
 def to_status(error: ErrataError) -> status_pb2.Status:
     """The error as a google.rpc.Status with ErrorInfo, and BadRequest, RetryInfo or ResourceInfo where they apply."""
-    metadata = {key: value[:_MAX_TEXT] for key, value in list(error.metadata.items())[:16]}
+    metadata = _fitting({key[:64]: value[:_MAX_TEXT] for key, value in list(error.metadata.items())[:16]})
     packed = [_packed(error_details_pb2.ErrorInfo(reason=error.why.value, domain=DOMAIN, metadata=metadata))]
     if isinstance(error, InvalidFields):
         violations = [
             error_details_pb2.BadRequest.FieldViolation(field=item.field[:128], description=item.description[:256])
             for item in error.violations[:_MAX_VIOLATIONS]
         ]
+        while sum(item.ByteSize() for item in violations) > _MAX_DETAILS_BYTES:
+            violations.pop()
         packed.append(_packed(error_details_pb2.BadRequest(field_violations=violations)))
     if isinstance(error, NotFound):
         info = error_details_pb2.ResourceInfo(resource_type=error.resource_type, resource_name=error.name[:_MAX_TEXT])
@@ -80,7 +83,17 @@ def to_status(error: ErrataError) -> status_pb2.Status:
         delay.FromNanoseconds(int(max(0.0, error.retry_after) * 1e9))
         packed.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
     code = STATUS_OF_REASON[error.why].value[0]
-    return status_pb2.Status(code=code, message=error.message[: 4 * _MAX_TEXT], details=packed)
+    return status_pb2.Status(code=code, message=error.message[:_MAX_TEXT], details=packed)
+
+
+def _fitting(metadata: dict[str, str]) -> dict[str, str]:
+    """As many of the first entries as fit; one that does not is left out whole."""
+    room, kept = _MAX_DETAILS_BYTES // 2, {}
+    for key, value in metadata.items():
+        room -= len(key.encode()) + len(value.encode())
+        if room >= 0:
+            kept[key] = value
+    return kept
 
 
 def trailers(error: ErrataError) -> tuple[tuple[str, str], ...]:
@@ -103,7 +116,9 @@ def to_detail(error: ErrataError) -> errors_pb2.ErrorDetail:
 
 def from_detail(detail: errors_pb2.ErrorDetail) -> RemoteError:
     """An item's error as an exception. A reason that this build does not know becomes INTERNAL."""
-    return RemoteError(_reason(errors_pb2.ErrorReason.Name(detail.reason)), detail.message, metadata=dict(detail.metadata))
+    known = detail.reason in errors_pb2.ErrorReason.values()
+    reason = _reason(errors_pb2.ErrorReason.Name(detail.reason)) if known else Reason.INTERNAL
+    return RemoteError(reason, detail.message, metadata=dict(detail.metadata))
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError, service: str) -> ErrataError:

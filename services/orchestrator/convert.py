@@ -1,11 +1,12 @@
 """The orchestrator's messages as domain values, and back. The contract's bounds are enforced here."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from errata.errors.v1 import errors_pb2
 from errata.orchestrator.v1 import orchestrator_service_pb2 as service_pb2
 from errata.orchestrator.v1 import trace_pb2
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from errata_kit.bounds import (
     DEFAULT_COLLECTION,
@@ -19,16 +20,25 @@ from errata_kit.bounds import (
     validated,
 )
 from errata_kit.rpc import convert
+from errata_kit.search import Filter, SearchMode
 from services.orchestrator.runs import events
 from services.orchestrator.runs.store import Run, RunQuery, RunState
 from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerSettings
+
+
+def _empty_or_not_blank(text: str) -> str:
+    if text and not text.strip():
+        raise ValueError("must not be only white space")
+    return text
 
 
 class _Ask(Bounded):
     question: Question
     collection: CollectionName
     settings: AnswerSettings
-    draft_answer: Annotated[str, utf8_at_most(64 * KIB)]
+    draft_answer: Annotated[str, AfterValidator(_empty_or_not_blank), utf8_at_most(64 * KIB)]
+    search_mode: SearchMode
+    filter: Filter | None
 
 
 class _RunName(Bounded):
@@ -39,12 +49,13 @@ class _RunName(Bounded):
 class _Listing(Bounded):
     page_size: PageSize
     page_token: Annotated[str, utf8_at_most(KIB)]
+    state: str
+    outcome: str
 
 
 def ask_from(message: service_pb2.AskRequest) -> AnswerRequest:
     """What was asked. Raises InvalidFields."""
     settings = {field.name: value for field, value in message.settings.ListFields() if field.name != "search_mode"}
-    settings["search_mode"] = convert.mode_from(message.settings.search_mode)
     asked = validated(
         _Ask,
         {
@@ -53,15 +64,17 @@ def ask_from(message: service_pb2.AskRequest) -> AnswerRequest:
             "settings": settings,
             "draft_answer": message.draft_answer,
         },
+        {
+            "search_mode": lambda: convert.mode_from(message.settings.search_mode, "settings.search_mode"),
+            "filter": lambda: convert.filter_from(message.filter),
+        },
     )
-    if asked.draft_answer and not asked.draft_answer.strip():
-        raise invalid("draft_answer", "must not be only white space")
     return AnswerRequest(
         question=asked.question,
         collection=asked.collection,
-        settings=asked.settings,
+        settings=replace(asked.settings, search_mode=asked.search_mode),
         draft_answer=asked.draft_answer,
-        filter=convert.filter_from(message.filter),
+        filter=asked.filter,
     )
 
 
@@ -73,14 +86,19 @@ def run_name_from(run_id: str, after_sequence: int = 0) -> tuple[str, int]:
 
 def run_query_from(message: service_pb2.ListRunsRequest) -> RunQuery:
     """Which runs to list. Raises InvalidFields."""
-    listing = validated(_Listing, {"page_size": message.page_size, "page_token": message.page_token})
-    state = _enum_name(service_pb2.RunState, message.state, "state", "RUN_STATE_")
-    outcome = _enum_name(trace_pb2.Outcome, message.outcome, "outcome", "OUTCOME_")
+    listing = validated(
+        _Listing,
+        {"page_size": message.page_size, "page_token": message.page_token},
+        {
+            "state": lambda: _enum_name(service_pb2.RunState, message.state, "state", "RUN_STATE_"),
+            "outcome": lambda: _enum_name(trace_pb2.Outcome, message.outcome, "outcome", "OUTCOME_"),
+        },
+    )
     return RunQuery(
         page_size=listing.page_size,
         page_token=listing.page_token,
-        state=RunState(state) if state else None,
-        outcome=events.Outcome(outcome) if outcome else None,
+        state=RunState(listing.state) if listing.state else None,
+        outcome=events.Outcome(listing.outcome) if listing.outcome else None,
     )
 
 

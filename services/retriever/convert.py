@@ -60,12 +60,12 @@ class DeleteDocuments(Bounded):
 
 
 class Listing(Bounded):
-    """What the list calls have in common. after is where the page before ended."""
+    """What the list calls have in common. page_token is read: where the page before ended."""
 
     collection: CollectionName = DEFAULT_COLLECTION
     page_size: PageSize
-    after: str
-    prefix: Annotated[str, utf8_at_most(512)] = ""
+    page_token: str
+    document_id_prefix: Annotated[str, utf8_at_most(512)] = ""
 
 
 class Named(Bounded):
@@ -82,9 +82,8 @@ def search_from(message: pb2.SearchRequest) -> Search:
             "collection": message.collection or DEFAULT_COLLECTION,
             "query": message.query,
             "top_k": message.top_k or DEFAULT_TOP_K,
-            "mode": convert.mode_from(message.mode),
-            "filter": convert.filter_from(message.filter),
         },
+        {"mode": lambda: convert.mode_from(message.mode), "filter": lambda: convert.filter_from(message.filter)},
     )
 
 
@@ -148,15 +147,15 @@ def documents_listing_from(message: pb2.ListDocumentsRequest) -> Listing:
     values = {
         "collection": collection,
         "page_size": message.page_size,
-        "after": after_of(message.page_token, query),
-        "prefix": message.document_id_prefix,
+        "document_id_prefix": message.document_id_prefix,
     }
-    return validated(Listing, values)
+    return validated(Listing, values, {"page_token": lambda: after_of(message.page_token, query)})
 
 
 def collections_listing_from(message: pb2.ListCollectionsRequest) -> Listing:
     """Which page of collections. Raises InvalidFields."""
-    return validated(Listing, {"page_size": message.page_size, "after": after_of(message.page_token, ["collections"])})
+    token = {"page_token": lambda: after_of(message.page_token, ["collections"])}
+    return validated(Listing, {"page_size": message.page_size}, token)
 
 
 def search_to(found: Sequence[ScoredPassage], mode: SearchMode) -> pb2.SearchResponse:
@@ -197,14 +196,14 @@ def ingest_to(result: IngestResult | IngestFailure) -> pb2.IngestDocumentsRespon
 
 def documents_to(page: DocumentPage, listing: Listing) -> pb2.ListDocumentsResponse:
     """A page of documents."""
-    query = ["documents", listing.collection, listing.prefix]
+    query = ["documents", listing.collection, listing.document_id_prefix]
     token = page_token(query, page.next_after) if page.next_after is not None else ""
     return pb2.ListDocumentsResponse(documents=map(_document_to, page.documents), next_page_token=token)
 
 
 def collections_to(infos: Sequence[CollectionInfo], listing: Listing) -> pb2.ListCollectionsResponse:
     """A page of collections."""
-    behind = [info for info in infos if info.name > listing.after]
+    behind = [info for info in infos if info.name > listing.page_token]
     page = behind[: listing.page_size]
     token = page_token(["collections"], page[-1].name) if len(behind) > len(page) else ""
     return pb2.ListCollectionsResponse(collections=map(_collection_to, page), next_page_token=token)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from errata_kit.bounds import invalid
 from errata_kit.search import Filter, SearchMode
 from services.retriever.embedding.base import Embedder
 from services.retriever.index.base import EmbeddingSpace, PassageIndex, ScoredPassage, SearchQuery, check_space
@@ -40,6 +41,8 @@ class Searcher:
             mode = SearchMode.SPARSE
         dense: Sequence[float] = ()
         if mode is not SearchMode.SPARSE:
+            if not space.dimensions and not self._embedder.dimensions:
+                raise invalid("mode", "must be sparse: the collection has no embeddings")
             check_space(collection, space, EmbeddingSpace(self._embedder.name, self._embedder.dimensions))
             dense = await self._embedder.embed_query(text)
         sparse = self._sparse.query(text)

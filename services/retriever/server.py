@@ -63,7 +63,7 @@ class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):
     ) -> pb2.ListDocumentsResponse:
         """List documents."""
         asked = convert.documents_listing_from(request)
-        page = await self._index.list_documents(asked.collection, asked.after, asked.page_size, asked.prefix)
+        page = await self._index.list_documents(asked.collection, asked.page_token, asked.page_size, asked.document_id_prefix)
         return convert.documents_to(page, asked)
 
     async def ListCollections(  # noqa: N802

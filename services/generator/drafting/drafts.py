@@ -8,8 +8,15 @@ from typing import Final
 from errata_kit.passages import Citation, Span
 from errata_kit.text.sentences import Sentence, byte_span, split_sentences
 
-# A citation stands between blanks or punctuation, so `rows[0]` in running text is none.
-MARKER: Final = re.compile(r"(?<![\w\])])\[(\d{1,3}(?:[ ]?,[ ]?\d{1,3}){0,9})\](?![\w(\[:])")
+# Citations stand between blanks or punctuation, alone or in a row as in [1][3], so `rows[0]` in running text is none.
+_MARKERS: Final = re.compile(r"(?<![\w\])])(?:\[\d{1,3}(?:[ ]?,[ ]?\d{1,3}){0,9}\])+(?![\w(\[:])")
+_MARKER: Final = re.compile(r"\[([\d, ]+)\]")
+
+
+def find_markers(text: str, start: int = 0, end: int | None = None) -> Iterator[re.Match[str]]:
+    """Yield the citation marks in text[start:end]; group 1 holds the numbers, parted by commas."""
+    for row in _MARKERS.finditer(text, start, len(text) if end is None else end):
+        yield from _MARKER.finditer(text, row.start(), row.end())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ def _cited(unit: Sentence) -> Iterator[tuple[int, tuple[int, int]]]:
     """
     if unit.kind == "code":
         return
-    markers = list(MARKER.finditer(unit.text))
+    markers = list(find_markers(unit.text))
     closing = len(unit.text)
     for marker in reversed(markers):
         if unit.text[marker.end() : closing].strip():

@@ -11,7 +11,7 @@ from errata_kit.passages import Passage
 from errata_kit.text.questions import read_question
 from errata_kit.text.sentences import Sentence, split_sentences
 from errata_kit.text.terms import content_terms
-from services.generator.drafting.drafts import MARKER, Draft, read_citations
+from services.generator.drafting.drafts import Draft, find_markers, read_citations
 from services.generator.drafting.extract import Extractor
 
 # Words that tie a sentence to the one before it. When that one is gone, they go; the sentence's own words
@@ -188,7 +188,7 @@ def without_stray_markers(text: str, passages: int) -> str:
     for unit in split_sentences(text):
         if unit.kind == "code":
             continue
-        for marker in MARKER.finditer(text, unit.start, unit.end):
+        for marker in find_markers(text, unit.start, unit.end):
             numbers = [number.strip() for number in marker[1].split(",")]
             valid = [number for number in numbers if 1 <= int(number) <= passages]
             if len(valid) == len(numbers):

@@ -297,8 +297,9 @@ def translate(filter_: Filter) -> "engine.Filter":
             return engine.Filter(should=[translate(condition) for condition in conditions])
         case NoneOf(conditions):
             return engine.Filter(must_not=[translate(condition) for condition in conditions])
-        case Exists(field):
-            return engine.Filter(must_not=[engine.IsEmptyCondition(field_path(field))])
+        case Exists(field, exists):
+            empty = engine.IsEmptyCondition(field_path(field))
+            return engine.Filter(must_not=[empty]) if exists else engine.Filter(must=[empty])
         case Equals(field, value):
             return engine.Filter(must=[engine.FieldCondition(field_path(field), match=engine.MatchValue(value))])
         case OneOf(field, values):

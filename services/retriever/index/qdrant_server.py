@@ -305,9 +305,9 @@ def translate(filter_: Filter) -> models.Filter:
             return models.Filter(should=[translate(condition) for condition in conditions])
         case NoneOf(conditions):
             return models.Filter(must_not=[translate(condition) for condition in conditions])
-        case Exists(field):
+        case Exists(field, exists):
             empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=field_path(field)))
-            return models.Filter(must_not=[empty])
+            return models.Filter(must_not=[empty]) if exists else models.Filter(must=[empty])
         case Equals(field, value):
             return _must(models.FieldCondition(key=field_path(field), match=models.MatchValue(value=value)))
         case OneOf(field, values):

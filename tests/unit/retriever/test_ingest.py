@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from errata_kit.errors import DocumentRejected, EmbeddingFailed, EmbeddingMismatch, IndexUnavailable
+from errata_kit.errors import DocumentRejected, EmbeddingFailed, EmbeddingMismatch, IndexUnavailable, InvalidFields
 from errata_kit.search import SearchMode
 from services.retriever.documents import SourceDocument
 from services.retriever.embedding.base import Vector
@@ -190,5 +190,5 @@ async def test_without_an_embedder_hybrid_search_is_sparse(index: EdgeIndex) -> 
     found, mode = await searcher.search("c", "section 1")
     assert mode is SearchMode.SPARSE
     assert found[0].passage.chunk.text.startswith("## Section 1")
-    with pytest.raises(EmbeddingFailed):
+    with pytest.raises(InvalidFields, match="mode"):
         await searcher.search("c", "x", SearchMode.DENSE)
