@@ -91,6 +91,8 @@ def _open(threads: int) -> tuple[Any, Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    # Threads that wait for work must not burn a core beside everything else that runs on this machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     tokenizer = Tokenizer.from_file(str(_installed(*_TOKENIZER_FILE)))
     # The file's own setting cuts at 128.

@@ -1,7 +1,7 @@
 """GeneratorService over gRPC: one short method an RPC."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from errata.generator.v1 import generator_service_pb2 as pb2
 from errata.generator.v1 import generator_service_pb2_grpc as pb2_grpc
@@ -11,6 +11,7 @@ from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.generator import convert
 from services.generator.broadening import broaden
+from services.generator.joining import joined
 from services.generator.provider import Provider, Written, refusal
 from services.generator.providers import open_provider
 from services.generator.settings import GeneratorSettings
@@ -36,7 +37,7 @@ class GeneratorServicer(pb2_grpc.GeneratorServiceServicer):
         if not asked.passages:
             yield convert.generated_to(Written(refusal("")))
             return
-        async with contextlib.aclosing(self._provider.answer(asked.question, asked.passages)) as pieces:
+        async with _joined(self._provider.answer(asked.question, asked.passages)) as pieces:
             async for piece in pieces:
                 yield convert.generated_to(piece)
 
@@ -44,9 +45,15 @@ class GeneratorServicer(pb2_grpc.GeneratorServiceServicer):
         self, request: pb2.RefineAnswerRequest, context: Context
     ) -> AsyncIterator[pb2.RefineAnswerResponse]:
         """Stream a corrected answer."""
-        async with contextlib.aclosing(self._provider.refine(convert.refine_from(request))) as pieces:
+        async with _joined(self._provider.refine(convert.refine_from(request))) as pieces:
             async for piece in pieces:
                 yield convert.refined_to(piece)
+
+
+@contextlib.asynccontextmanager
+async def _joined(pieces: AsyncGenerator[str | Written, None]) -> AsyncIterator[AsyncGenerator[str | Written, None]]:
+    async with contextlib.aclosing(pieces), contextlib.aclosing(joined(pieces)) as joint:
+        yield joint
 
 
 async def build(settings: GeneratorSettings) -> Service:
