@@ -7,6 +7,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer
+from langsmith import tracing_context
 
 from errata_kit.grades import Verdict
 from errata_kit.passages import Answer, Passage
@@ -63,7 +64,9 @@ class AnswerWorkflow:
         context = AnswerContext(self._retriever, self._judge, self._generator, emit)
         config = RunnableConfig(recursion_limit=policy.recursion_limit(request.settings), configurable={"thread_id": run_id})
         start = AnswerState(request=request, query=request.question)
-        values: Mapping[str, Any] = await self._graph.ainvoke(start, config, context=context)
+        # Whatever the environment says: questions and passages are not for a tracing service outside.
+        with tracing_context(enabled=False):
+            values: Mapping[str, Any] = await self._graph.ainvoke(start, config, context=context)
         return finished(AnswerState(**values))
 
 
