@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from errata_kit.errors import ModelDeadlineExceeded, ModelError, ModelUnavailable, Reason
-from errata_kit.llm.openai_faults import Failure, classify
+from errata_kit.llm.openai_faults import classify
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
 from errata_kit.llm.usage import TokenCount, UsageRecorder, estimate_tokens, ignore_usage
@@ -101,14 +101,7 @@ class Call:
         except TimeoutError as error:
             if not scope.expired():
                 raise
-            own, callers = self._plan.timeout_seconds, self._plan.caller_seconds
-            if callers is not None and callers <= own:
-                raise ModelDeadlineExceeded(detail=f"after {callers:.3f} s") from error
-            raise ModelUnavailable(
-                "The model did not answer in time.",
-                metadata={"cause": "timeout"},
-                detail=f"no answer within {own:.3f} s",
-            ) from error
+            raise self._overdue() from error
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Run `attempt` until it succeeds, fails for good, or no attempt or time is left.
@@ -139,7 +132,7 @@ class Call:
         if isinstance(error, ModelError):
             raise error
         failure = classify(error)
-        self._note(failure)
+        self._billable = failure.billable
         exhausted = self.attempts >= self._rules.retry.max_attempts
         if not repeatable or not failure.retryable or exhausted:
             raise failure.error from error
@@ -170,9 +163,12 @@ class Call:
             self._rules.record(usage)
         return usage
 
-    def _note(self, failure: Failure) -> None:
-        self._billable = failure.billable
-        self.tokens = failure.tokens or self.tokens
+    def _overdue(self) -> ModelError:
+        own, callers = self._plan.timeout_seconds, self._plan.caller_seconds
+        if callers is not None and callers <= own:
+            return ModelDeadlineExceeded(detail=f"after {callers:.3f} s")
+        detail = f"no answer within {own:.3f} s"
+        return ModelUnavailable("The model did not answer in time.", metadata={"cause": "timeout"}, detail=detail)
 
     def _estimate(self) -> TokenCount:
         if not self._billable:

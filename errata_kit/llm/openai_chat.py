@@ -1,10 +1,12 @@
-"""Chat models behind an OpenAI-compatible API, through langchain-openai."""
+"""Chat models behind an OpenAI-compatible API."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -16,18 +18,19 @@ from errata_kit.errors import (
 )
 from errata_kit.llm.call import Call, CallPlan, CallRules
 from errata_kit.llm.chat import ChatRequest, Completion, M, ModelOutput, StreamEnd, StreamEvent, TextDelta
-from errata_kit.llm.openai_connection import Endpoint, OpenAIConnection
+from errata_kit.llm.openai_connection import OpenAIConnection
 from errata_kit.llm.openai_faults import StreamCutError
+from errata_kit.llm.openai_wire import ChatChunk, ChatReply, MalformedReplyError, ask, ask_stream
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
 from errata_kit.llm.settings import ModelSettings
-from errata_kit.llm.usage import TokenCount, UsageRecorder, ignore_usage
+from errata_kit.llm.usage import UsageRecorder, ignore_usage
 
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-    from langchain_openai import ChatOpenAI
-
+_PATH = "/chat/completions"
 _MAX_RESPONSE_BYTES = 8 * 1024 * 1024
+# OpenAI's reasoning models refuse every temperature but their own; the o series takes no system message.
+_FIXED_TEMPERATURE = re.compile(r"o\d|gpt-5(?!.*chat)", re.IGNORECASE)
+_DEVELOPER_ROLE = re.compile(r"o\d")
 
 
 class OpenAIChat:
@@ -38,7 +41,7 @@ class OpenAIChat:
 
     Args:
         settings: where the model is, and the bounds of a call.
-        temperature: 0 to 2; None leaves it out, for models that take none.
+        temperature: 0 to 2; None leaves it out. OpenAI's reasoning models take none and are sent none.
         record: gets the usage of every call once.
         retry: overrides the policy that the settings describe.
     """
@@ -52,12 +55,12 @@ class OpenAIChat:
         retry: RetryPolicy | None = None,
     ) -> None:
         self._settings = settings
-        self._temperature = temperature
+        self._fixed: dict[str, Any] = {"model": settings.model}
+        if temperature is not None and not _FIXED_TEMPERATURE.match(settings.model):
+            self._fixed["temperature"] = temperature
         policy = retry or RetryPolicy(max_attempts=settings.max_attempts)
         self._rules = CallRules(policy, PriceList(settings.base_url), record)
-        self._connection: OpenAIConnection[ChatOpenAI] = OpenAIConnection(
-            settings, self._build, max_response_bytes=_MAX_RESPONSE_BYTES
-        )
+        self._connection = OpenAIConnection(settings, self._prepare, max_response_bytes=_MAX_RESPONSE_BYTES)
         self._formats: dict[type[ModelOutput], Any] = {}
 
     @property
@@ -101,51 +104,57 @@ class OpenAIChat:
     async def _complete_once(self, call: Call, request: ChatRequest, schema: type[M]) -> M:
         async with self._connection.slot() as client:
             call.sending()
-            options = {**self._options(request), "response_format": self._format(schema)}
-            message = await client.ainvoke(_messages(request), **options)
-        text = message.text
+            body = {**self._body(request), "response_format": self._format(schema)}
+            reply = await ask(client, _PATH, body, ChatReply)
+        call.tokens = reply.tokens
+        call.served_model = reply.model or ""
+        if not reply.choices:
+            raise MalformedReplyError("no choices")
+        choice = reply.choices[0]
+        text = choice.message.content or ""
         call.received_characters = len(text)
-        call.tokens = _tokens(message)
-        call.served_model = str(message.response_metadata.get("model_name") or "")
-        refusal = message.additional_kwargs.get("refusal")
-        if refusal:
-            raise ModelRefused(detail=str(refusal))
+        _check_finish(choice.finish_reason, choice.message.refusal)
         return _validated(text, schema)
 
     async def _stream_once(self, call: Call, request: ChatRequest) -> AsyncGenerator[str, None]:
         refusal, finish, empty = "", "", True
-        chunks = self._chunks(call, request)
-        async with aclosing(chunks):
+        async with aclosing(self._chunks(call, request)) as chunks:
             async for chunk in chunks:
-                call.tokens = _tokens(chunk) or call.tokens
-                refusal += chunk.additional_kwargs.get("refusal") or ""
-                finish = chunk.response_metadata.get("finish_reason") or finish
-                call.served_model = str(chunk.response_metadata.get("model_name") or call.served_model)
-                if text := chunk.text:
-                    empty = False
-                    call.received_characters += len(text)
-                    yield text
-        _check_end(finish, refusal, empty=empty)
+                call.tokens = chunk.tokens or call.tokens
+                call.served_model = chunk.model or call.served_model
+                for choice in (chunk.choices or ())[:1]:
+                    finish = choice.finish_reason or finish
+                    if choice.delta is None:
+                        continue
+                    refusal += choice.delta.refusal or ""
+                    if text := choice.delta.content:
+                        empty = False
+                        call.received_characters += len(text)
+                        yield text
+        _check_finish(finish, refusal)
+        if not finish:
+            raise StreamCutError("no finish_reason")
+        if empty:
+            raise ModelOutputInvalid("The model's answer is empty.", metadata={"cause": "empty"})
 
-    async def _chunks(self, call: Call, request: ChatRequest) -> AsyncGenerator[BaseMessage, None]:
+    async def _chunks(self, call: Call, request: ChatRequest) -> AsyncGenerator[ChatChunk, None]:
         # The deadline is set anew for each step: a timeout that stays open over a yield would cancel
         # the consumer's own work.
-        async with call.within_deadline():
-            slot = self._connection.slot()
-            client = await slot.__aenter__()
-        try:
-            call.sending()
-            source = client.astream(_messages(request), **self._options(request))
-            chunks = cast("AsyncGenerator[BaseMessage, None]", source)
-            async with aclosing(chunks):
-                while True:
-                    async with call.within_deadline():
-                        chunk = await anext(chunks, None)
-                    if chunk is None:
-                        return
-                    yield chunk
-        finally:
-            await slot.__aexit__(None, None, None)
+        async with AsyncExitStack() as opened:
+            async with call.within_deadline():
+                client = await opened.enter_async_context(self._connection.slot())
+                call.sending()
+                body = {**self._body(request), "stream_options": {"include_usage": True}}
+                events = await ask_stream(client, _PATH, body)
+                opened.push_async_callback(events.close)
+            while True:
+                async with call.within_deadline():
+                    # What has already arrived is read without waiting; this lets a deadline, and others, have their turn.
+                    await asyncio.sleep(0)
+                    event = await anext(events, None)
+                if event is None:
+                    return
+                yield ChatChunk.model_validate(event)
 
     def _plan(self, request: ChatRequest) -> CallPlan:
         prompt = request.prompt
@@ -158,30 +167,20 @@ class OpenAIChat:
             caller_seconds=request.timeout_seconds,
         )
 
-    def _build(self, endpoint: Endpoint) -> ChatOpenAI:
+    def _prepare(self) -> None:
         # This runs in a thread: whatever is slow the first time is done here, not in the event loop.
         import openai.lib  # noqa: F401
 
-        from errata_kit.llm.refusal_aware import RefusalAwareChatOpenAI
-
         self._rules.prices.load()
-        return RefusalAwareChatOpenAI(
-            model=self._settings.model,
-            base_url=endpoint.base_url,
-            api_key=endpoint.key,
-            http_async_client=endpoint.http,
-            timeout=endpoint.timeout,
-            temperature=self._temperature,
-            max_retries=0,
-            stream_usage=True,
-            stream_chunk_timeout=None,
-            use_responses_api=False,
-            openai_proxy=None,
-            http_socket_options=(),
-        )
 
-    def _options(self, request: ChatRequest) -> dict[str, Any]:
-        return {"max_tokens": request.max_output_tokens} if request.max_output_tokens else {}
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        system = "developer" if _DEVELOPER_ROLE.match(self._settings.model) else "system"
+        messages = [
+            {"role": system, "content": request.prompt.system},
+            {"role": "user", "content": request.prompt.user},
+        ]
+        bound = {"max_completion_tokens": request.max_output_tokens} if request.max_output_tokens else {}
+        return {**self._fixed, "messages": messages, **bound}
 
     def _format(self, schema: type[ModelOutput]) -> Any:
         if schema not in self._formats:
@@ -189,20 +188,6 @@ class OpenAIChat:
 
             self._formats[schema] = type_to_response_format_param(schema)
         return self._formats[schema]
-
-
-def _messages(request: ChatRequest) -> list[BaseMessage]:
-    from langchain_core.messages import HumanMessage, SystemMessage
-
-    return [SystemMessage(request.prompt.system), HumanMessage(request.prompt.user)]
-
-
-def _tokens(message: BaseMessage) -> TokenCount | None:
-    usage = getattr(message, "usage_metadata", None)
-    if not usage:
-        return None
-    cached = usage.get("input_token_details", {}).get("cache_read", 0)
-    return TokenCount(usage["input_tokens"], cached, usage["output_tokens"])
 
 
 def _validated(text: str, schema: type[M]) -> M:
@@ -216,14 +201,10 @@ def _validated(text: str, schema: type[M]) -> M:
         raise ModelOutputInvalid(metadata={"cause": ",".join(sorted(kinds)[:5])}, detail=str(error)[:2000]) from error
 
 
-def _check_end(finish: str, refusal: str, *, empty: bool) -> None:
+def _check_finish(finish: str | None, refusal: str | None) -> None:
     if refusal:
         raise ModelRefused(detail=refusal)
     if finish == "length":
         raise ModelTruncated()
     if finish == "content_filter":
         raise ModelFiltered()
-    if not finish:
-        raise StreamCutError("no finish_reason")
-    if empty:
-        raise ModelOutputInvalid("The model's answer is empty.", metadata={"cause": "empty"})

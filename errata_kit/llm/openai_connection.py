@@ -1,13 +1,13 @@
-"""What the clients of an OpenAI-compatible API share: HTTP per event loop, key, concurrency."""
+"""What the users of an OpenAI-compatible API share: a client per event loop, key, concurrency."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -16,9 +16,7 @@ from errata_kit.llm.settings import ModelSettings
 
 if TYPE_CHECKING:
     import httpx2
-
-T = TypeVar("T")
-KeySource: TypeAlias = Callable[[], Awaitable[str]]
+    import openai
 
 _CONNECT_SECONDS = 5.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -26,40 +24,29 @@ _NO_KEY = "no-key-needed"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """What a langchain-openai client is built from."""
-
-    base_url: str
-    key: KeySource
-    http: httpx2.AsyncClient
-    timeout: httpx2.Timeout
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready(Generic[T]):
-    http: httpx2.AsyncClient
-    client: T
+class _Ready:
+    client: openai.AsyncOpenAI
     slots: asyncio.Semaphore
 
 
-class OpenAIConnection(Generic[T]):
+class OpenAIConnection:
     """Builds a client on its first use in an event loop and lends it to a bounded number of calls at a time.
 
     Args:
         settings: address, key and bounds.
-        build: makes the client; it runs in a thread, as importing the libraries takes 1.5 to 2 seconds.
+        prepare: loads what else a call needs; it runs in a thread, as the import of the libraries does.
         max_response_bytes: what a response body may have at most.
     """
 
-    def __init__(self, settings: ModelSettings, build: Callable[[Endpoint], T], *, max_response_bytes: int) -> None:
+    def __init__(self, settings: ModelSettings, prepare: Callable[[], object], *, max_response_bytes: int) -> None:
         self._settings = settings
-        self._build = build
+        self._prepare = prepare
         self._max_response_bytes = max_response_bytes
         self._lock = threading.Lock()
-        self._ready: WeakKeyDictionary[asyncio.AbstractEventLoop, _Ready[T]] = WeakKeyDictionary()
+        self._ready: WeakKeyDictionary[asyncio.AbstractEventLoop, _Ready] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[T]:
+    async def slot(self) -> AsyncIterator[openai.AsyncOpenAI]:
         """Wait for a free slot and lend the client for one request."""
         ready = await self._for_this_loop()
         async with ready.slots:
@@ -73,25 +60,29 @@ class OpenAIConnection(Generic[T]):
         """Close the connections of this event loop; the next call opens new ones."""
         ready = self._ready.pop(asyncio.get_running_loop(), None)
         if ready is not None:
-            await ready.http.aclose()
+            await ready.client.close()
 
-    async def _for_this_loop(self) -> _Ready[T]:
+    async def _for_this_loop(self) -> _Ready:
         loop = asyncio.get_running_loop()
         ready = self._ready.get(loop)
         return ready if ready is not None else await asyncio.to_thread(self._make, loop)
 
-    def _make(self, loop: asyncio.AbstractEventLoop) -> _Ready[T]:
+    def _make(self, loop: asyncio.AbstractEventLoop) -> _Ready:
         with self._lock:
             ready = self._ready.get(loop)
             if ready is None:
-                endpoint = self._endpoint()
+                self._prepare()
                 slots = asyncio.Semaphore(self._settings.max_concurrency)
-                ready = self._ready[loop] = _Ready(endpoint.http, self._build(endpoint), slots)
+                ready = self._ready[loop] = _Ready(self._build(), slots)
             return ready
 
-    def _endpoint(self) -> Endpoint:
+    def _build(self) -> openai.AsyncOpenAI:
+        import anyio
         import httpx2
+        import openai
 
+        # httpx2 waits with anyio, which loads what it needs for that the first time anything waits: 0.2 s.
+        anyio.run(anyio.sleep, 0)
         bound = self._settings.max_concurrency
         # Only connecting has its own limit: how long an answer may take is the deadline of its call.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
@@ -104,7 +95,9 @@ class OpenAIConnection(Generic[T]):
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [self._bound_body]},
         )
-        return Endpoint(self._settings.base_url, self._key, http, timeout)
+        return openai.AsyncOpenAI(
+            base_url=self._settings.base_url, api_key=self._key, http_client=http, timeout=timeout, max_retries=0
+        )
 
     async def _key(self) -> str:
         key = self._settings.api_key

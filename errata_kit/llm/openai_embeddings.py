@@ -1,25 +1,27 @@
-"""Embedding models behind an OpenAI-compatible API, through langchain-openai."""
+"""Embedding models behind an OpenAI-compatible API."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import sys
+from array import array
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from errata_kit.errors import EmbeddingFailed, EmbeddingMismatch
 from errata_kit.llm.call import Call, CallPlan, CallRules
-from errata_kit.llm.openai_connection import Endpoint, OpenAIConnection
+from errata_kit.llm.openai_connection import OpenAIConnection
+from errata_kit.llm.openai_wire import EmbeddingsReply, MalformedReplyError, Vector, ask
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
 from errata_kit.llm.settings import ModelSettings
 from errata_kit.llm.usage import UsageRecorder, ignore_usage
 from errata_kit.usage import ModelCall
 
-if TYPE_CHECKING:
-    from langchain_openai import OpenAIEmbeddings
-
+_PATH = "/embeddings"
 _BATCH = 96
 _MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
@@ -48,9 +50,6 @@ class Embedded:
 class OpenAIEmbedder:
     """Turns texts into vectors over HTTP, at most 96 texts a request, several requests at a time.
 
-    The library does not pass the endpoint's usage on, so the tokens are estimates. It also takes the vectors
-    in the order they come, as every server known sends them in the order of the texts.
-
     Args:
         settings: where the model is, and the bounds of a request.
         size: what the vectors must have.
@@ -70,9 +69,7 @@ class OpenAIEmbedder:
         self._size = size
         policy = retry or RetryPolicy(max_attempts=settings.max_attempts)
         self._rules = CallRules(policy, PriceList(settings.base_url), record)
-        self._connection: OpenAIConnection[OpenAIEmbeddings] = OpenAIConnection(
-            settings, self._build, max_response_bytes=_MAX_RESPONSE_BYTES
-        )
+        self._connection = OpenAIConnection(settings, self._rules.prices.load, max_response_bytes=_MAX_RESPONSE_BYTES)
 
     @property
     def name(self) -> str:
@@ -100,7 +97,7 @@ class OpenAIEmbedder:
             caller_seconds: what remains of the caller's deadline; None without one.
 
         Raises:
-            EmbeddingFailed: the endpoint sent too few or too many vectors, or one with NaN in it.
+            EmbeddingFailed: the endpoint sent too few or too many vectors, two for one text, or one with NaN in it.
             EmbeddingMismatch: the vectors have another size.
             ModelError: the request itself failed; as for chat models.
         """
@@ -132,13 +129,18 @@ class OpenAIEmbedder:
     async def _embed_once(self, call: Call, texts: Sequence[str]) -> list[list[float]]:
         async with self._connection.slot() as client:
             call.sending()
-            vectors = await client.aembed_documents(list(texts), chunk_size=len(texts))
-        self._check(vectors, len(texts))
+            reply = await ask(client, _PATH, self._body(texts), EmbeddingsReply)
+        call.tokens = reply.tokens
+        call.served_model = reply.model or ""
+        if reply.data is None:
+            raise MalformedReplyError("no data")
+        if len(reply.data) != len(texts):
+            raise EmbeddingFailed(metadata={"cause": "count"}, detail=f"{len(reply.data)} vectors for {len(texts)} texts")
+        vectors = [_numbers(vector.embedding) for vector in _in_order(reply.data)]
+        self._check(vectors)
         return vectors
 
-    def _check(self, vectors: list[list[float]], wanted: int) -> None:
-        if len(vectors) != wanted:
-            raise EmbeddingFailed(metadata={"cause": "count"}, detail=f"{len(vectors)} vectors for {wanted} texts")
+    def _check(self, vectors: list[list[float]]) -> None:
         for vector in vectors:
             if len(vector) != self._size.dimensions:
                 sizes = {"expected": str(self._size.dimensions), "actual": str(len(vector))}
@@ -146,19 +148,27 @@ class OpenAIEmbedder:
             if not all(map(math.isfinite, vector)):
                 raise EmbeddingFailed(metadata={"cause": "not_finite"})
 
-    def _build(self, endpoint: Endpoint) -> OpenAIEmbeddings:
-        # This runs in a thread: whatever is slow the first time is done here, not in the event loop.
-        from langchain_openai import OpenAIEmbeddings
+    def _body(self, texts: Sequence[str]) -> dict[str, Any]:
+        shortened = {"dimensions": self._size.dimensions} if self._size.shortened else {}
+        return {"model": self._settings.model, "input": list(texts), "encoding_format": "base64", **shortened}
 
-        self._rules.prices.load()
-        return OpenAIEmbeddings(
-            model=self._settings.model,
-            base_url=endpoint.base_url,
-            api_key=endpoint.key,
-            http_async_client=endpoint.http,
-            timeout=endpoint.timeout,
-            dimensions=self._size.dimensions if self._size.shortened else None,
-            max_retries=0,
-            check_embedding_ctx_length=False,
-            openai_proxy=None,
-        )
+
+def _in_order(vectors: list[Vector]) -> list[Vector]:
+    """The vectors in the order of their texts; in the order they came if none says where it belongs."""
+    places = [vector.index for vector in vectors]
+    if all(place is None for place in places):
+        return vectors
+    by_place = dict(zip(places, vectors, strict=True))
+    if by_place.keys() != set(range(len(vectors))):
+        raise EmbeddingFailed(metadata={"cause": "index"}, detail=f"indexes {places}")
+    return [by_place[place] for place in range(len(vectors))]
+
+
+def _numbers(embedding: str | list[float]) -> list[float]:
+    # Servers that do not know base64 send the numbers themselves.
+    if isinstance(embedding, list):
+        return embedding
+    numbers = array("f", b64decode(embedding, validate=True))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
