@@ -8,9 +8,9 @@ has its answer; `in_process_ratio_N` is the same workflow, engine, searcher, jud
 process; at each N the two take turns.
 
 How long the calls had to take comes from the double's journal, so that it stays right for a run that takes another path:
-calls of one kind that follow each other in the journal of a run were asked side by side and count as 200 ms together. It is
-not the time during which calls were open: a judge that sends its five calls one by one would lengthen that time, and seem
-cheaper for it.
+calls of one kind that follow each other in the journal of a run were asked side by side and count once, with the time that
+the double took for the longest of them (200 ms and what its timer adds). It is not the time during which calls were open: a
+judge that sends its five calls one by one would lengthen that time, and seem cheaper for it.
 
 Passages are found as by default, by the packaged embedding model and by words; embedding the question is part of the run's
 own time, on both sides. `--embedding none` leaves the model out.
@@ -95,11 +95,12 @@ class NotAnsweredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A model call as the double saw it: the question it is about, and what kind of answer it wants."""
+    """A model call as the double saw it: its question, what kind of answer it wants, and how long the double took."""
 
     question: str
     kind: str
     started: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +189,9 @@ def _figures_of(ratio: str, own: str, runs: Sequence[Run], calls: Iterable[Call]
 
 
 def needed_seconds(calls: Iterable[Call]) -> float:
-    """How long the model calls of one run had to take: 200 ms for each row of calls of one kind."""
-    kinds = [call.kind for call in sorted(calls, key=lambda call: call.started)]
-    return LATENCY_SECONDS * sum(1 for _ in itertools.groupby(kinds))
+    """How long the model calls of one run had to take: for each row of calls of one kind, the longest."""
+    rows = itertools.groupby(sorted(calls, key=lambda call: call.started), key=lambda call: call.kind)
+    return sum(max(call.seconds for call in row) for _, row in rows)
 
 
 class Double:
@@ -254,7 +255,8 @@ def _call(exchange: Exchange) -> Call:
     if not isinstance(exchange.request, ChatRequest):
         raise TypeError("only chat calls are expected")
     kind = exchange.request.schema_name or "text"
-    return Call(material_of(exchange.request).question, kind, exchange.started)
+    ended = exchange.started if exchange.finished is None else exchange.finished
+    return Call(material_of(exchange.request).question, kind, exchange.started, ended - exchange.started)
 
 
 def _documents() -> Iterator[tuple[str, str]]:

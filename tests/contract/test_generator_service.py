@@ -91,7 +91,7 @@ async def test_without_passages_it_refuses_and_asks_nobody(with_model: bool) -> 
 
 
 async def test_an_answer_comes_in_deltas_and_then_as_a_whole() -> None:
-    async with ModelServer([Rule(Reply(TEXT))]) as model, generator(model) as served:
+    async with ModelServer([Rule(Reply(TEXT, tokens_per_second=50))]) as model, generator(model) as served:
         messages = await collected(generate(served, KEPT, SIZE))
     text, answer = split(messages)
     assert text == answer.text == TEXT and len(messages) > 3

@@ -62,6 +62,26 @@ async def test_leaving_early_stops_the_reading() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_fast_pieces_are_joined_and_none_waits_for_the_end() -> None:
+    async def fast() -> AsyncGenerator[str | int, None]:
+        for _ in range(200):
+            yield "x"
+            await asyncio.sleep(0.001)
+
+    found = [piece async for piece in joined(fast())]
+    assert "".join(map(str, found)) == "x" * 200
+    assert found[0] == "x"
+    assert 3 <= len(found) <= 30
+
+
+async def test_an_empty_piece_is_no_piece() -> None:
+    async def empty() -> AsyncGenerator[str | int, None]:
+        yield ""
+        yield ""
+
+    assert [piece async for piece in joined(empty())] == []
+
+
 async def test_nothing_gives_nothing() -> None:
     async def nothing() -> AsyncGenerator[str | int, None]:
         return
