@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-import uuid
 from typing import Any
 
 import grpc
 import pytest
-from errata.errors.v1 import errors_pb2
 from errata.orchestrator.v1 import orchestrator_service_pb2 as pb2
 from errata.orchestrator.v1 import trace_pb2
 
@@ -30,80 +26,25 @@ from tests.harness.services import (
     FakeGenerator,
     FakeJudge,
     FakeRetriever,
-    Served,
-    failure_of,
     faithful,
     health_of,
     scripted,
     unfaithful,
 )
-
-QUESTION = "How long does Flink 1.18 keep files?"
-NOWHERE = "127.0.0.1:1"
-
-
-class Hook:
-    """A step that waits until it is let go, and says when somebody has come to it."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self.release = asyncio.Event()
-
-    async def __call__(self) -> None:
-        self.reached.set()
-        await self.release.wait()
-
-
-def ask(served: Served, timeout: float = CALL_SECONDS, question: str = QUESTION, **fields: Any) -> Any:
-    settings = {key: fields.pop(key) for key in list(fields) if key in trace_pb2.AnswerSettings.DESCRIPTOR.fields_by_name}
-    request = pb2.AskRequest(question=question, settings=trace_pb2.AnswerSettings(**settings), **fields)
-    return served.stub.Ask(request, timeout=timeout)
-
-
-async def trace_of(call: Any) -> list[trace_pb2.TraceEvent]:
-    return checked([reply.event async for reply in call])
-
-
-async def failed_trace(call: Any) -> tuple[list[trace_pb2.TraceEvent], Any]:
-    failure = await failure_of(call)
-    return checked([reply.event for reply in failure.received]), failure
-
-
-def checked(events: list[trace_pb2.TraceEvent]) -> list[trace_pb2.TraceEvent]:
-    """The trace of a whole run: no gaps, one id, one start, one end, and deltas without a number."""
-    stored = [event for event in events if event.sequence]
-    assert [event.sequence for event in stored] == list(range(1, len(stored) + 1))
-    assert all(event.WhichOneof("payload") == "answer_delta" for event in events if not event.sequence)
-    kinds = steps(events)
-    assert kinds[0] == "run_started" and kinds[-1] == "run_finished"
-    assert kinds.count("run_started") == kinds.count("run_finished") == 1
-    [run_id] = {event.run_id for event in events}
-    assert uuid.UUID(run_id).version == 7
-    assert [event.create_time.ToNanoseconds() for event in stored] == sorted(
-        event.create_time.ToNanoseconds() for event in stored
-    )
-    return events
-
-
-def steps(events: list[trace_pb2.TraceEvent]) -> list[str]:
-    return [str(event.WhichOneof("payload")) for event in events if event.sequence]
-
-
-def end(events: list[trace_pb2.TraceEvent]) -> trace_pb2.RunFinished:
-    return events[-1].run_finished
-
-
-def outcome(events: list[trace_pb2.TraceEvent]) -> str:
-    return trace_pb2.Outcome.Name(end(events).outcome).removeprefix("OUTCOME_")
-
-
-def reason(detail: errors_pb2.ErrorDetail) -> str:
-    return errors_pb2.ErrorReason.Name(detail.reason).removeprefix("ERROR_REASON_")
-
-
-async def get_run(served: Served, run_id: str) -> pb2.GetRunResponse:
-    return await served.stub.GetRun(pb2.GetRunRequest(run_id=run_id), timeout=CALL_SECONDS)  # type: ignore[no-any-return]
-
+from tests.harness.traces import (
+    NOWHERE,
+    QUESTION,
+    Hook,
+    ask,
+    checked,
+    end,
+    failed_trace,
+    get_run,
+    outcome,
+    reason,
+    steps,
+    trace_of,
+)
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------
 
@@ -466,157 +407,3 @@ async def test_a_run_that_has_ended_stays_as_it_is_when_cancelled() -> None:
         events = await trace_of(ask(served))
         reply = await served.stub.CancelRun(pb2.CancelRunRequest(run_id=events[0].run_id))
         assert reply.run.outcome == trace_pb2.OUTCOME_ANSWERED
-
-
-# --- watching ---------------------------------------------------------------------------------------------------------
-
-
-async def watch(served: Served, run_id: str, after: int = 0) -> list[trace_pb2.TraceEvent]:
-    call = served.stub.WatchRun(pb2.WatchRunRequest(run_id=run_id, after_sequence=after), timeout=CALL_SECONDS)
-    return [reply.event async for reply in call]
-
-
-async def test_a_run_that_has_ended_is_replayed_from_any_sequence() -> None:
-    async with scripted(Below()) as served:
-        stored = [event for event in await trace_of(ask(served)) if event.sequence]
-        run_id = stored[0].run_id
-        for after in range(len(stored) + 2):
-            assert await watch(served, run_id, after) == stored[after:]
-        assert await watch(served, run_id.upper()) == stored
-
-
-async def test_watchers_join_at_any_sequence_and_go_on_live() -> None:
-    hook = Hook()
-    async with scripted(Below(generator=FakeGenerator(before=hook))) as served:
-        asking = asyncio.create_task(trace_of(ask(served)))
-        await asyncio.wait_for(hook.reached.wait(), 5)
-        [run] = (await served.stub.ListRuns(pb2.ListRunsRequest())).runs
-        watching = [asyncio.create_task(watch(served, run.run_id, after)) for after in range(5)]
-        await asyncio.sleep(0.1)
-        assert not any(task.done() for task in watching)
-        hook.release.set()
-        events = await asking
-        for after, task in enumerate(watching):
-            seen = await task
-            assert [event for event in seen if event.sequence] == [event for event in events if event.sequence > after]
-            assert [event.answer_delta.text for event in seen if not event.sequence] == [
-                event.answer_delta.text for event in events if not event.sequence
-            ]
-
-
-async def test_a_failed_run_ends_its_watchers_well() -> None:
-    async with scripted(Below(judge=FakeJudge(answers=[ModelUnavailable()]))) as served:
-        events, _ = await failed_trace(ask(served))
-        assert outcome(await watch(served, events[0].run_id)) == "FAILED"
-
-
-async def test_a_watcher_that_leaves_does_not_end_the_run() -> None:
-    hook = Hook()
-    async with scripted(Below(generator=FakeGenerator(before=hook))) as served:
-        asking = asyncio.create_task(trace_of(ask(served)))
-        await asyncio.wait_for(hook.reached.wait(), 5)
-        [run] = (await served.stub.ListRuns(pb2.ListRunsRequest())).runs
-        call = served.stub.WatchRun(pb2.WatchRunRequest(run_id=run.run_id))
-        await call.read()
-        call.cancel()
-        hook.release.set()
-        assert outcome(await asking) == "ANSWERED"
-
-
-async def test_a_slow_watcher_does_not_slow_the_run() -> None:
-    hook = Hook()
-    text = " ".join(f"word-{number:04}-{'x' * 2000}" for number in range(20)) + " [1]"
-    below = Below(generator=FakeGenerator(answer=text, before=hook), judge=FakeJudge(answers=[faithful("word-0000")]))
-    async with scripted(below) as served:
-        asking = asyncio.create_task(trace_of(ask(served)))
-        await asyncio.wait_for(hook.reached.wait(), 5)
-        [run] = (await served.stub.ListRuns(pb2.ListRunsRequest())).runs
-        slow = served.stub.WatchRun(pb2.WatchRunRequest(run_id=run.run_id), timeout=CALL_SECONDS)
-        first = await slow.read()
-        started = time.monotonic()
-        hook.release.set()
-        events = await asyncio.wait_for(asking, 5)
-        assert time.monotonic() - started < 3
-        # It reads on only now, and misses no stored event.
-        rest = [first]
-        while (reply := await slow.read()) is not grpc.aio.EOF:
-            rest.append(reply)
-    stored = [event for event in events if event.sequence]
-    assert [reply.event for reply in rest if reply.event.sequence] == stored
-
-
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["GetRun", "CancelRun", "WatchRun"])
-async def test_an_unknown_run_is_not_found(method: str) -> None:
-    run_id = "01890000-0000-7000-8000-000000000000"
-    async with scripted(Below()) as served:
-        failure = await failure_of(getattr(served.stub, method)(getattr(pb2, f"{method}Request")(run_id=run_id), timeout=5))
-    assert (failure.code, failure.reason) == (grpc.StatusCode.NOT_FOUND, "RUN_NOT_FOUND")
-    assert failure.metadata == {"run_id": run_id} and failure.resource == ("run", run_id)
-
-
-async def test_a_run_is_described_while_it_runs_and_after() -> None:
-    hook = Hook()
-    async with scripted(Below(generator=FakeGenerator(before=hook))) as served:
-        asking = asyncio.create_task(trace_of(ask(served, collection="notes")))
-        await asyncio.wait_for(hook.reached.wait(), 5)
-        [listed] = (await served.stub.ListRuns(pb2.ListRunsRequest())).runs
-        during = await get_run(served, listed.run_id)
-        hook.release.set()
-        events = await asking
-        after = await get_run(served, listed.run_id)
-    assert (
-        during.run.state == pb2.RUN_STATE_RUNNING and not during.HasField("result") and not during.run.HasField("finish_time")
-    )
-    assert (during.run.outcome, during.run.last_sequence) == (trace_pb2.OUTCOME_UNSPECIFIED, 4)
-    assert after.result == end(events) and after.run.last_sequence == events[-1].sequence
-    assert (after.run.workflow, after.run.collection, after.run.question) == ("answer", "notes", QUESTION)
-    assert after.run.create_time == during.run.create_time and after.run.finish_time == events[-1].create_time
-
-
-async def listed(served: Served, **fields: Any) -> pb2.ListRunsResponse:
-    return await served.stub.ListRuns(pb2.ListRunsRequest(**fields), timeout=CALL_SECONDS)  # type: ignore[no-any-return]
-
-
-async def test_runs_are_listed_newest_first_in_pages_and_by_filter() -> None:
-    below = Below(judge=FakeJudge(answers=[faithful(), ModelUnavailable(), faithful(), faithful(), faithful()]))
-    ids: list[str] = []
-    async with scripted(below) as served:
-        for _ in range(5):
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                async for reply in ask(served):
-                    if reply.event.sequence == 1:
-                        ids.append(reply.event.run_id)
-        newest = ids[::-1]
-        assert ids == sorted(ids)
-        first = await listed(served, page_size=2)
-        second = await listed(served, page_size=2, page_token=first.next_page_token)
-        third = await listed(served, page_size=2, page_token=second.next_page_token)
-        assert [[run.run_id for run in page.runs] for page in (first, second, third)] == [newest[:2], newest[2:4], newest[4:]]
-        assert third.next_page_token == ""
-        failed = await listed(served, outcome="OUTCOME_FAILED")
-        assert [run.run_id for run in failed.runs] == [ids[1]]
-        assert not (await listed(served, state="RUN_STATE_RUNNING")).runs
-        assert len((await listed(served, state="RUN_STATE_FINISHED", page_size=1000)).runs) == 5
-        assert not (await listed(served, state="RUN_STATE_FINISHED", page_size=5)).next_page_token
-        for state, ended in (("RUN_STATE_FINISHED", None), (None, "OUTCOME_FAILED")):
-            request = pb2.ListRunsRequest(page_token=first.next_page_token, state=state, outcome=ended)
-            failure = await failure_of(served.stub.ListRuns(request))
-            assert failure.code is grpc.StatusCode.INVALID_ARGUMENT and list(failure.violations) == ["page_token"]
-
-
-async def test_the_oldest_runs_that_have_ended_are_forgotten() -> None:
-    async with scripted(Below(), max_finished_runs=2) as served:
-        ids = [(await trace_of(ask(served)))[0].run_id for _ in range(3)]
-        kept = [run.run_id for run in (await listed(served)).runs]
-        failure = await failure_of(served.stub.GetRun(pb2.GetRunRequest(run_id=ids[0])))
-    assert kept == [ids[2], ids[1]] and failure.reason == "RUN_NOT_FOUND"
-
-
-async def test_many_runs_at_once_keep_their_traces_apart() -> None:
-    async with scripted(Below()) as served:
-        traces = await asyncio.gather(*(trace_of(ask(served, question=f"Question {number}?")) for number in range(12)))
-    assert len({events[0].run_id for events in traces}) == 12
-    assert [events[0].run_started.question for events in traces] == [f"Question {number}?" for number in range(12)]
