@@ -187,6 +187,7 @@ class EdgeIndex(PassageIndex):
     def _upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
         import qdrant_edge as engine
 
+        self._store.require_space()
         shard = self._store.shard(name)
         self._index_metadata(name, [item.passage for item in passages])
         points = []
@@ -199,6 +200,7 @@ class EdgeIndex(PassageIndex):
     def _update(self, name: str, passages: Sequence[Passage]) -> None:
         import qdrant_edge as engine
 
+        self._store.require_space()
         shard = self._store.shard(name)
         self._index_metadata(name, passages)
         for passage in passages:
@@ -217,11 +219,13 @@ class EdgeIndex(PassageIndex):
     def _delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
         import qdrant_edge as engine
 
+        self._store.require_space()
         self._store.shard(name).update(engine.UpdateOperation.delete_points(list(chunk_ids)))
 
     def _delete_documents(self, name: str, document_ids: Sequence[str]) -> frozenset[str]:
         import qdrant_edge as engine
 
+        self._store.require_space()
         if not document_ids:
             self._store.shard(name)
             return frozenset()

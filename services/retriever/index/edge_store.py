@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _FORMAT: Final = 1
+# A fresh collection maps about 200 MB of sparse files, and fills them as it grows.
+MIN_FREE_BYTES: Final = 256 * 1024 * 1024
 _RECORD: Final = "collection.json"
 _DELETED: Final = ".deleted-"
 
@@ -76,8 +78,20 @@ class EdgeStore:
             raise not_found(name)
         return self._shards[name]
 
+    def require_space(self) -> None:
+        """Raise `IndexUnavailable` when the disk has too little room to write on.
+
+        The engine maps sparse files into memory. A page that the disk has no room for kills the process.
+        """
+        free = shutil.disk_usage(self.folder).free
+        if free < MIN_FREE_BYTES:
+            needed, left = MIN_FREE_BYTES >> 20, free >> 20
+            message = f"the disk of the data folder {self.folder} is full: {left} MiB are free, and writing needs {needed}"
+            raise IndexUnavailable(message, {"folder": str(self.folder)})
+
     def create(self, name: str, space: EmbeddingSpace) -> None:
-        """Create a collection that does not exist, with its payload indexes."""
+        """Create a collection that does not exist, with its payload indexes. Raises `IndexUnavailable` on a full disk."""
+        self.require_space()
         path = self._collections / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir()

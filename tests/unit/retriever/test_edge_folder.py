@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 from errata_kit.errors import IndexUnavailable
 from services.retriever.index.base import EmbeddingSpace
 from services.retriever.index.edge import EdgeIndex
-from services.retriever.index.edge_store import FolderLocked
+from services.retriever.index.edge_store import MIN_FREE_BYTES, FolderLocked
+from tests.harness.passages import SPACE, embedded, passage
 
 WRITER = """
 import asyncio, sys, time, uuid
@@ -124,3 +126,19 @@ async def test_a_closed_index_says_so(tmp_path: Path) -> None:
         await index.list_collections()
     with pytest.raises(IndexUnavailable, match="closed"):
         await index.embedding_space("c")
+
+
+async def test_a_full_disk_is_a_clear_error_and_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = await EdgeIndex.open(tmp_path)
+    await index.ensure_collection("c", SPACE)
+    await index.upsert("c", [embedded(passage("d", "text", 0))])
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=MIN_FREE_BYTES - 1))
+    with pytest.raises(IndexUnavailable, match="full: 255 MiB are free"):
+        await index.upsert("c", [embedded(passage("d", "more", 1))])
+    with pytest.raises(IndexUnavailable, match="full"):
+        await index.ensure_collection("other", SPACE)
+    with pytest.raises(IndexUnavailable, match="full"):
+        await index.delete_documents("c", ["d"])
+    assert [info.passages for info in await index.list_collections()] == [1]
+    await index.close()
