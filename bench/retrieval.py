@@ -7,20 +7,27 @@ minutes.
 """
 
 import asyncio
+import contextlib
 import math
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
+from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
 
 from bench.figures import MTRAG, Figure, Progress, arguments, print_figures, read_rows, require
+from errata_kit.logs import configure_logs
+from errata_kit.metrics import Metrics
 from errata_kit.minilm import DIMENSIONS, MODEL_NAME
+from errata_kit.rpc.channels import open_channel
+from errata_kit.rpc.server import Service, running
 from errata_kit.search import SearchMode
 from services.retriever.documents import SourceDocument
 from services.retriever.embedding.base import Embedder, Vector
@@ -30,6 +37,8 @@ from services.retriever.index.edge import EdgeIndex
 from services.retriever.index.sparse import SparseEncoder
 from services.retriever.ingest import IngestFailure, Ingestor
 from services.retriever.search import Searcher
+from services.retriever.server import RetrieverServicer
+from services.retriever.settings import RetrieverSettings
 
 COLLECTION: Final = "bench"
 _AT_LEAST: Final = {"hybrid_recall_at_5": 0.72}
@@ -123,26 +132,26 @@ class RandomEmbedder:
 
 
 async def speed(folder: Path, model: Embedder, texts: Sequence[str], asked: Sequence[Question]) -> dict[str, float]:
-    """Return how long a search takes over the raw engine's query plus the embedding, at 10,000 passages."""
+    """Return how long the RPC Search takes over the raw engine's query plus the embedding, at 10,000 passages."""
     index = await EdgeIndex.open(folder)
     embedder = RandomEmbedder(model)
     await ingest(index, embedder, _short_documents(texts), Progress("short passages ingested", _SPEED_PASSAGES))
     [info] = await index.list_collections()
-    searcher, sparse = Searcher(index, embedder), SparseEncoder()
-    raw_query = _raw_query(index, sparse)
+    raw_query = _raw_query(index, SparseEncoder())
     ours, engine, embedding = [], [], []
     wanted = [asked[number % len(asked)].text for number in range(_SPEED_QUERIES)]
-    # The two take turns, so that whatever else the machine does falls on both.
-    for text in wanted:
-        started = time.perf_counter()
-        vector = await model.embed_query(text)
-        embedded = time.perf_counter()
-        raw_query(text, vector)
-        ended = time.perf_counter()
-        await searcher.search(COLLECTION, text, SearchMode.HYBRID, 5)
-        ours.append(time.perf_counter() - ended)
-        embedding.append(embedded - started)
-        engine.append(ended - embedded)
+    async with _served(index, embedder) as search:
+        # The two take turns, so that whatever else the machine does falls on both.
+        for text in wanted:
+            started = time.perf_counter()
+            vector = await model.embed_query(text)
+            embedded = time.perf_counter()
+            raw_query(text, vector)
+            ended = time.perf_counter()
+            await search(text)
+            ours.append(time.perf_counter() - ended)
+            embedding.append(embedded - started)
+            engine.append(ended - embedded)
     await index.close()
     baseline = statistics.median(a + b for a, b in zip(engine, embedding, strict=True))
     return {
@@ -152,6 +161,31 @@ async def speed(folder: Path, model: Embedder, texts: Sequence[str], asked: Sequ
         "embedding_ms": statistics.median(embedding) * 1000,
         "passages": info.passages,
     }
+
+
+@contextlib.asynccontextmanager
+async def _served(index: EdgeIndex, embedder: Embedder) -> AsyncIterator[Callable[[str], Awaitable[object]]]:
+    """Serve the index over loopback; what is yielded calls Search."""
+    metrics = Metrics()
+    servicer = RetrieverServicer(index, Searcher(index, embedder), Ingestor(index, embedder), metrics)
+    service = Service(
+        name="retriever",
+        port=0,
+        metrics_port=0,
+        proto_name="errata.retriever.v1.RetrieverService",
+        register=lambda server: retriever_grpc.add_RetrieverServiceServicer_to_server(servicer, server),
+        metrics=metrics,
+    )
+    settings = RetrieverSettings.model_validate({})
+    async with running(service, settings) as started, open_channel(f"127.0.0.1:{started.port}") as channel:
+        stub = retriever_grpc.RetrieverServiceStub(channel)
+
+        async def search(text: str) -> object:
+            request = retriever_pb2.SearchRequest(collection=COLLECTION, query=text, top_k=5)
+            return await stub.Search(request, wait_for_ready=True)
+
+        await search("warm up")
+        yield search
 
 
 def _raw_query(index: EdgeIndex, sparse: SparseEncoder) -> Callable[[str, Vector], Any]:
@@ -208,6 +242,7 @@ def with_bounds(figures: dict[str, float]) -> list[Figure]:
 
 def main() -> int:
     """Measure and print; 1 when the index does not take the corpus."""
+    configure_logs("retrieval", "warning", "json")
     options = arguments("Measure how well and how fast passages are found.", MTRAG).parse_args()
     files = (options.data / "corpus.jsonl", options.data / "queries.jsonl")
     require(files)
