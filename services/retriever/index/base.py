@@ -2,14 +2,17 @@
 
 import abc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 from errata_kit.bounds import invalid
 from errata_kit.errors import CollectionNotFound, EmbeddingMismatch
 from errata_kit.search import Filter, SearchMode, validate
 from services.retriever.chunking.chunker import Chunk
+
+Item = TypeVar("Item")
 
 MAX_TOP_K: Final = 100
 # More in one call would hold the embedded engine, and with it the interpreter, for longer than 50 ms.
@@ -248,3 +251,17 @@ def unit_score(rankings: Sequence[SearchMode], raw: float) -> float:
 def best_first(found: Sequence[ScoredPassage], top_k: int) -> list[ScoredPassage]:
     """Order by score, equal ones by chunk id, and cut."""
     return sorted(found, key=lambda item: (-item.score, item.passage.chunk.chunk_id))[:top_k]
+
+
+def page_of(document_ids: Iterable[str], after: str, limit: int, prefix: str) -> tuple[list[str], str | None]:
+    """Return the first `limit` ids behind `after` that start with `prefix`, in order, and the id to go on after, if any."""
+    later = sorted(name for name in document_ids if name > after and name.startswith(prefix))
+    chosen = later[:limit]
+    return chosen, chosen[-1] if len(later) > limit else None
+
+
+def batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Yield the items in lists of at most `UPSERT_BATCH`."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, UPSERT_BATCH)):
+        yield batch

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -19,7 +18,6 @@ from errata_kit.search import AllOf, AnyOf, Equals, Exists, Filter, NoneOf, OneO
 from services.retriever.index.base import (
     RRF_K,
     TIE_MARGIN,
-    UPSERT_BATCH,
     CollectionInfo,
     DocumentPage,
     EmbeddedPassage,
@@ -28,10 +26,12 @@ from services.retriever.index.base import (
     PassageIndex,
     ScoredPassage,
     SearchQuery,
+    batches,
     best_first,
     check_dense,
     check_name,
     check_space,
+    page_of,
     unit_score,
 )
 from services.retriever.index.edge_store import EdgeStore, schema_types
@@ -106,17 +106,17 @@ class EdgeIndex(PassageIndex):
 
     async def upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
         """See `PassageIndex`."""
-        for batch in _batches(passages):
+        for batch in batches(passages):
             await self._run(self._upsert, name, batch)
 
     async def update(self, name: str, passages: Sequence[Passage]) -> None:
         """See `PassageIndex`."""
-        for batch in _batches(passages):
+        for batch in batches(passages):
             await self._run(self._update, name, batch)
 
     async def delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
         """See `PassageIndex`."""
-        for batch in _batches(chunk_ids):
+        for batch in batches(chunk_ids):
             await self._run(self._delete_chunks, name, batch)
 
     async def delete_documents(self, name: str, document_ids: Sequence[str]) -> frozenset[str]:
@@ -243,14 +243,13 @@ class EdgeIndex(PassageIndex):
 
     def _documents(self, name: str, after: str, limit: int, prefix: str) -> DocumentPage:
         counts = self._document_counts(name)
-        later = sorted(document_id for document_id in counts if document_id > after and document_id.startswith(prefix))
-        chosen = later[:limit]
+        chosen, next_after = page_of(counts, after, limit, prefix)
         described: dict[str, Mapping[str, Any]] = {}
         if chosen:
             for record in self._scroll(name, _first_chunks_filter(chosen), SUMMARY_FIELDS):
                 described.setdefault(record.payload["document_id"], record.payload)
         documents = tuple(summarise(item, counts[item], described.get(item, {})) for item in chosen)
-        return DocumentPage(documents, chosen[-1] if len(later) > limit else None)
+        return DocumentPage(documents, next_after)
 
     def _search(self, name: str, query: SearchQuery) -> list[ScoredPassage]:
         import qdrant_edge as engine
@@ -335,9 +334,3 @@ def _first_chunks_filter(document_ids: Sequence[str]) -> "engine.Filter":
 
 
 Item = TypeVar("Item")
-
-
-def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
-    remaining = iter(items)
-    while batch := list(islice(remaining, UPSERT_BATCH)):
-        yield batch

@@ -6,8 +6,7 @@ it there, and collections of others on the same server are told apart.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,7 +17,6 @@ from errata_kit.search import AllOf, AnyOf, Equals, Exists, Filter, NoneOf, OneO
 from services.retriever.index.base import (
     RRF_K,
     TIE_MARGIN,
-    UPSERT_BATCH,
     CollectionInfo,
     DocumentPage,
     EmbeddedPassage,
@@ -27,11 +25,13 @@ from services.retriever.index.base import (
     PassageIndex,
     ScoredPassage,
     SearchQuery,
+    batches,
     best_first,
     check_dense,
     check_name,
     check_space,
     not_found,
+    page_of,
     unit_score,
 )
 from services.retriever.index.payload import (
@@ -140,21 +140,21 @@ class QdrantServerIndex(PassageIndex):
 
     async def upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
         """See `PassageIndex`."""
-        for batch in _batches(passages):
+        for batch in batches(passages):
             await self._index_metadata(name, [item.passage for item in batch])
             points = [_point(item) for item in batch]
             await self._call(name, self._client.upsert, name, points, wait=True)
 
     async def update(self, name: str, passages: Sequence[Passage]) -> None:
         """See `PassageIndex`."""
-        for batch in _batches(passages):
+        for batch in batches(passages):
             await self._index_metadata(name, batch)
             changes = [_overwrite(passage) for passage in batch]
             await self._call(name, self._client.batch_update_points, name, changes, wait=True)
 
     async def delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
         """See `PassageIndex`."""
-        for batch in _batches(chunk_ids):
+        for batch in batches(chunk_ids):
             selector = models.PointIdsList(points=list(batch))
             await self._call(name, self._client.delete, name, selector, wait=True)
 
@@ -172,8 +172,7 @@ class QdrantServerIndex(PassageIndex):
     async def list_documents(self, name: str, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
         """See `PassageIndex`."""
         counts = await self._document_counts(name)
-        later = sorted(document_id for document_id in counts if document_id > after and document_id.startswith(prefix))
-        chosen = later[:limit]
+        chosen, next_after = page_of(counts, after, limit, prefix)
         described: dict[str, Mapping[str, Any]] = {}
         if chosen:
             first = models.FieldCondition(key=INTEGER_FIELD, match=models.MatchValue(value=0))
@@ -181,7 +180,7 @@ class QdrantServerIndex(PassageIndex):
             for record in await self._scroll(name, condition, SUMMARY_FIELDS):
                 described.setdefault((record.payload or {})["document_id"], record.payload or {})
         documents = tuple(summarise(item, counts[item], described.get(item, {})) for item in chosen)
-        return DocumentPage(documents, chosen[-1] if len(later) > limit else None)
+        return DocumentPage(documents, next_after)
 
     async def search(self, name: str, query: SearchQuery) -> Sequence[ScoredPassage]:
         """See `PassageIndex`."""
@@ -360,9 +359,3 @@ def _status(error: Exception) -> str:
     """Return the name of a gRPC status, or of the error's type, without importing the transport."""
     code = getattr(error, "code", None)
     return str(getattr(code(), "name", "UNKNOWN")) if callable(code) else type(error).__name__
-
-
-def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
-    remaining = iter(items)
-    while batch := list(islice(remaining, UPSERT_BATCH)):
-        yield batch
