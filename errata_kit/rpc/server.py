@@ -24,6 +24,7 @@ from errata_kit.settings import ServiceSettings
 
 _log = get_logger("errata.server")
 _PARENT_CHECK_SECONDS: Final = 1.0
+_LEFTOVER_SECONDS: Final = 2.0
 _REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 
 
@@ -99,6 +100,10 @@ async def serve(service: Service, settings: ServiceSettings) -> None:
         if service.drain is not None:
             await service.drain(settings.drain_grace_seconds)
         await started.server.stop(settings.drain_grace_seconds)
+    # Handlers of streams that the stop has cancelled, such as health watches, end a little later. Cut off by the end of the
+    # loop, grpcio prints a traceback for each.
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others, timeout=_LEFTOVER_SECONDS)
     _log.info("stopped")
 
 
