@@ -60,6 +60,15 @@ class Answer:
     refusal: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A longer text that a compose run works on. model is empty when it came with the request."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    model: str = ""
+
+
 def different_ids(passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
     """The passages, when no two have the same passage_id; ValueError otherwise."""
     if len({passage.passage_id for passage in passages}) != len(passages):

@@ -66,3 +66,13 @@ class Answer(_message.Message):
     model: str
     refusal: bool
     def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., model: _Optional[str] = ..., refusal: _Optional[bool] = ...) -> None: ...
+
+class Draft(_message.Message):
+    __slots__ = ("text", "citations", "model")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CITATIONS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    citations: _containers.RepeatedCompositeFieldContainer[Citation]
+    model: str
+    def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...

@@ -72,3 +72,53 @@ class RefineAnswerResponse(_message.Message):
     answer: _passage_pb2.Answer
     usage: _usage_pb2.Usage
     def __init__(self, delta: _Optional[str] = ..., answer: _Optional[_Union[_passage_pb2.Answer, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class WriteDraftRequest(_message.Message):
+    __slots__ = ("task", "passages", "criteria")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    CRITERIA_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    passages: _containers.RepeatedCompositeFieldContainer[_passage_pb2.Passage]
+    criteria: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Criterion]
+    def __init__(self, task: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ..., criteria: _Optional[_Iterable[_Union[_grading_pb2.Criterion, _Mapping]]] = ...) -> None: ...
+
+class WriteDraftResponse(_message.Message):
+    __slots__ = ("delta", "draft", "usage")
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    delta: str
+    draft: _passage_pb2.Draft
+    usage: _usage_pb2.Usage
+    def __init__(self, delta: _Optional[str] = ..., draft: _Optional[_Union[_passage_pb2.Draft, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class ReviseDraftRequest(_message.Message):
+    __slots__ = ("task", "draft", "passages", "criteria", "issues", "suggestions", "failing_claims", "feedback")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    CRITERIA_FIELD_NUMBER: _ClassVar[int]
+    ISSUES_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTIONS_FIELD_NUMBER: _ClassVar[int]
+    FAILING_CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    draft: str
+    passages: _containers.RepeatedCompositeFieldContainer[_passage_pb2.Passage]
+    criteria: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Criterion]
+    issues: _containers.RepeatedCompositeFieldContainer[_grading_pb2.DraftIssue]
+    suggestions: _containers.RepeatedScalarFieldContainer[str]
+    failing_claims: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Claim]
+    feedback: str
+    def __init__(self, task: _Optional[str] = ..., draft: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ..., criteria: _Optional[_Iterable[_Union[_grading_pb2.Criterion, _Mapping]]] = ..., issues: _Optional[_Iterable[_Union[_grading_pb2.DraftIssue, _Mapping]]] = ..., suggestions: _Optional[_Iterable[str]] = ..., failing_claims: _Optional[_Iterable[_Union[_grading_pb2.Claim, _Mapping]]] = ..., feedback: _Optional[str] = ...) -> None: ...
+
+class ReviseDraftResponse(_message.Message):
+    __slots__ = ("delta", "draft", "usage")
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    delta: str
+    draft: _passage_pb2.Draft
+    usage: _usage_pb2.Usage
+    def __init__(self, delta: _Optional[str] = ..., draft: _Optional[_Union[_passage_pb2.Draft, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...

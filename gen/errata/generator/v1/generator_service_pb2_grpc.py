@@ -50,6 +50,16 @@ class GeneratorServiceStub:
                 request_serializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.RefineAnswerRequest.SerializeToString,
                 response_deserializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.RefineAnswerResponse.FromString,
                 _registered_method=True)
+        self.WriteDraft = channel.unary_stream(
+                '/errata.generator.v1.GeneratorService/WriteDraft',
+                request_serializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.WriteDraftRequest.SerializeToString,
+                response_deserializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.WriteDraftResponse.FromString,
+                _registered_method=True)
+        self.ReviseDraft = channel.unary_stream(
+                '/errata.generator.v1.GeneratorService/ReviseDraft',
+                request_serializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.ReviseDraftRequest.SerializeToString,
+                response_deserializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.ReviseDraftResponse.FromString,
+                _registered_method=True)
 
 
 class GeneratorServiceServicer:
@@ -79,6 +89,22 @@ class GeneratorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteDraft(self, request, context):
+        """WriteDraft streams a draft for a task and ends with the whole of it. With passages the draft rests on them alone and
+        cites them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReviseDraft(self, request, context):
+        """ReviseDraft changes what a review, a failing claim or a person found wanting, streams the revised text and ends with the
+        whole of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GeneratorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +122,16 @@ def add_GeneratorServiceServicer_to_server(servicer, server):
                     servicer.RefineAnswer,
                     request_deserializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.RefineAnswerRequest.FromString,
                     response_serializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.RefineAnswerResponse.SerializeToString,
+            ),
+            'WriteDraft': grpc.unary_stream_rpc_method_handler(
+                    servicer.WriteDraft,
+                    request_deserializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.WriteDraftRequest.FromString,
+                    response_serializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.WriteDraftResponse.SerializeToString,
+            ),
+            'ReviseDraft': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReviseDraft,
+                    request_deserializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.ReviseDraftRequest.FromString,
+                    response_serializer=errata_dot_generator_dot_v1_dot_generator__service__pb2.ReviseDraftResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +216,60 @@ class GeneratorService:
             '/errata.generator.v1.GeneratorService/RefineAnswer',
             errata_dot_generator_dot_v1_dot_generator__service__pb2.RefineAnswerRequest.SerializeToString,
             errata_dot_generator_dot_v1_dot_generator__service__pb2.RefineAnswerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteDraft(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/errata.generator.v1.GeneratorService/WriteDraft',
+            errata_dot_generator_dot_v1_dot_generator__service__pb2.WriteDraftRequest.SerializeToString,
+            errata_dot_generator_dot_v1_dot_generator__service__pb2.WriteDraftResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReviseDraft(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/errata.generator.v1.GeneratorService/ReviseDraft',
+            errata_dot_generator_dot_v1_dot_generator__service__pb2.ReviseDraftRequest.SerializeToString,
+            errata_dot_generator_dot_v1_dot_generator__service__pb2.ReviseDraftResponse.FromString,
             options,
             channel_credentials,
             insecure,

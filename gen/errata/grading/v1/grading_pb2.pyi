@@ -35,6 +35,19 @@ class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINDING_KIND_URL: _ClassVar[FindingKind]
     FINDING_KIND_QUOTE: _ClassVar[FindingKind]
     FINDING_KIND_DATE: _ClassVar[FindingKind]
+
+class IssueSeverity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ISSUE_SEVERITY_UNSPECIFIED: _ClassVar[IssueSeverity]
+    ISSUE_SEVERITY_MINOR: _ClassVar[IssueSeverity]
+    ISSUE_SEVERITY_MAJOR: _ClassVar[IssueSeverity]
+    ISSUE_SEVERITY_CRITICAL: _ClassVar[IssueSeverity]
+
+class ReviewDecision(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REVIEW_DECISION_UNSPECIFIED: _ClassVar[ReviewDecision]
+    REVIEW_DECISION_APPROVE: _ClassVar[ReviewDecision]
+    REVIEW_DECISION_REVISE: _ClassVar[ReviewDecision]
 VERDICT_UNSPECIFIED: Verdict
 VERDICT_SUPPORTED: Verdict
 VERDICT_UNSUPPORTED: Verdict
@@ -54,6 +67,13 @@ FINDING_KIND_PATH: FindingKind
 FINDING_KIND_URL: FindingKind
 FINDING_KIND_QUOTE: FindingKind
 FINDING_KIND_DATE: FindingKind
+ISSUE_SEVERITY_UNSPECIFIED: IssueSeverity
+ISSUE_SEVERITY_MINOR: IssueSeverity
+ISSUE_SEVERITY_MAJOR: IssueSeverity
+ISSUE_SEVERITY_CRITICAL: IssueSeverity
+REVIEW_DECISION_UNSPECIFIED: ReviewDecision
+REVIEW_DECISION_APPROVE: ReviewDecision
+REVIEW_DECISION_REVISE: ReviewDecision
 
 class PassageGrade(_message.Message):
     __slots__ = ("score", "relevant", "reasoning")
@@ -124,3 +144,73 @@ class AnswerGrade(_message.Message):
     refinement_suggestion: str
     model: str
     def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., faithfulness_score: _Optional[float] = ..., hallucination_risk: _Optional[_Union[HallucinationRisk, str]] = ..., problematic_claim_ids: _Optional[_Iterable[str]] = ..., findings: _Optional[_Iterable[_Union[GuardFinding, _Mapping]]] = ..., refinement_suggestion: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
+
+class Criterion(_message.Message):
+    __slots__ = ("name", "description", "threshold")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: str
+    threshold: float
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., threshold: _Optional[float] = ...) -> None: ...
+
+class CriterionScore(_message.Message):
+    __slots__ = ("criterion", "score", "threshold", "explanation", "model_score", "rule_findings")
+    CRITERION_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    MODEL_SCORE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    criterion: str
+    score: float
+    threshold: float
+    explanation: str
+    model_score: float
+    rule_findings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, criterion: _Optional[str] = ..., score: _Optional[float] = ..., threshold: _Optional[float] = ..., explanation: _Optional[str] = ..., model_score: _Optional[float] = ..., rule_findings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DraftIssue(_message.Message):
+    __slots__ = ("criterion", "severity", "description", "quote")
+    CRITERION_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    QUOTE_FIELD_NUMBER: _ClassVar[int]
+    criterion: str
+    severity: IssueSeverity
+    description: str
+    quote: str
+    def __init__(self, criterion: _Optional[str] = ..., severity: _Optional[_Union[IssueSeverity, str]] = ..., description: _Optional[str] = ..., quote: _Optional[str] = ...) -> None: ...
+
+class Shortfall(_message.Message):
+    __slots__ = ("criterion", "score", "threshold", "missing")
+    CRITERION_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    criterion: str
+    score: float
+    threshold: float
+    missing: float
+    def __init__(self, criterion: _Optional[str] = ..., score: _Optional[float] = ..., threshold: _Optional[float] = ..., missing: _Optional[float] = ...) -> None: ...
+
+class DraftReview(_message.Message):
+    __slots__ = ("scores", "overall_score", "overall_threshold", "issues", "suggestions", "decision", "shortfalls", "model")
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    OVERALL_SCORE_FIELD_NUMBER: _ClassVar[int]
+    OVERALL_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    ISSUES_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTIONS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    SHORTFALLS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    scores: _containers.RepeatedCompositeFieldContainer[CriterionScore]
+    overall_score: float
+    overall_threshold: float
+    issues: _containers.RepeatedCompositeFieldContainer[DraftIssue]
+    suggestions: _containers.RepeatedScalarFieldContainer[str]
+    decision: ReviewDecision
+    shortfalls: _containers.RepeatedCompositeFieldContainer[Shortfall]
+    model: str
+    def __init__(self, scores: _Optional[_Iterable[_Union[CriterionScore, _Mapping]]] = ..., overall_score: _Optional[float] = ..., overall_threshold: _Optional[float] = ..., issues: _Optional[_Iterable[_Union[DraftIssue, _Mapping]]] = ..., suggestions: _Optional[_Iterable[str]] = ..., decision: _Optional[_Union[ReviewDecision, str]] = ..., shortfalls: _Optional[_Iterable[_Union[Shortfall, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...

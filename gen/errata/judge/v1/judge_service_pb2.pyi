@@ -47,3 +47,25 @@ class GradeAnswerResponse(_message.Message):
     grade: _grading_pb2.AnswerGrade
     usage: _usage_pb2.Usage
     def __init__(self, grade: _Optional[_Union[_grading_pb2.AnswerGrade, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class ReviewDraftRequest(_message.Message):
+    __slots__ = ("task", "draft", "criteria", "overall_threshold", "passages")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
+    CRITERIA_FIELD_NUMBER: _ClassVar[int]
+    OVERALL_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    draft: str
+    criteria: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Criterion]
+    overall_threshold: float
+    passages: _containers.RepeatedCompositeFieldContainer[_passage_pb2.Passage]
+    def __init__(self, task: _Optional[str] = ..., draft: _Optional[str] = ..., criteria: _Optional[_Iterable[_Union[_grading_pb2.Criterion, _Mapping]]] = ..., overall_threshold: _Optional[float] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ...) -> None: ...
+
+class ReviewDraftResponse(_message.Message):
+    __slots__ = ("review", "usage")
+    REVIEW_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    review: _grading_pb2.DraftReview
+    usage: _usage_pb2.Usage
+    def __init__(self, review: _Optional[_Union[_grading_pb2.DraftReview, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...

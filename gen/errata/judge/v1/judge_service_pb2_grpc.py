@@ -46,6 +46,11 @@ class JudgeServiceStub:
                 request_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerRequest.SerializeToString,
                 response_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerResponse.FromString,
                 _registered_method=True)
+        self.ReviewDraft = channel.unary_unary(
+                '/errata.judge.v1.JudgeService/ReviewDraft',
+                request_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftRequest.SerializeToString,
+                response_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftResponse.FromString,
+                _registered_method=True)
 
 
 class JudgeServiceServicer:
@@ -69,6 +74,15 @@ class JudgeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReviewDraft(self, request, context):
+        """ReviewDraft scores a draft by each criterion and says what is wrong and what would help. Rules without a model lower
+        scores for what they can see (unfinished text, placeholders, broken code blocks, invented details); the decision is
+        computed from the scores.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JudgeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -81,6 +95,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.GradeAnswer,
                     request_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerRequest.FromString,
                     response_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerResponse.SerializeToString,
+            ),
+            'ReviewDraft': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReviewDraft,
+                    request_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftRequest.FromString,
+                    response_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -139,6 +158,33 @@ class JudgeService:
             '/errata.judge.v1.JudgeService/GradeAnswer',
             errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerRequest.SerializeToString,
             errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReviewDraft(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/errata.judge.v1.JudgeService/ReviewDraft',
+            errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftRequest.SerializeToString,
+            errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftResponse.FromString,
             options,
             channel_credentials,
             insecure,

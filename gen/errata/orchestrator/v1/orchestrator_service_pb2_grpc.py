@@ -40,6 +40,11 @@ class OrchestratorServiceStub:
                 request_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.AskRequest.SerializeToString,
                 response_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.AskResponse.FromString,
                 _registered_method=True)
+        self.Compose = channel.unary_stream(
+                '/errata.orchestrator.v1.OrchestratorService/Compose',
+                request_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ComposeRequest.SerializeToString,
+                response_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ComposeResponse.FromString,
+                _registered_method=True)
         self.WatchRun = channel.unary_stream(
                 '/errata.orchestrator.v1.OrchestratorService/WatchRun',
                 request_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.WatchRunRequest.SerializeToString,
@@ -60,6 +65,11 @@ class OrchestratorServiceStub:
                 request_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.CancelRunRequest.SerializeToString,
                 response_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.CancelRunResponse.FromString,
                 _registered_method=True)
+        self.ResumeRun = channel.unary_unary(
+                '/errata.orchestrator.v1.OrchestratorService/ResumeRun',
+                request_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ResumeRunRequest.SerializeToString,
+                response_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ResumeRunResponse.FromString,
+                _registered_method=True)
 
 
 class OrchestratorServiceServicer:
@@ -69,7 +79,15 @@ class OrchestratorServiceServicer:
     def Ask(self, request, context):
         """Ask answers a question from a collection and streams the trace as it happens. The stream's one terminal event is
         RunFinished. When the outcome is FAILED, DEADLINE_EXCEEDED or CANCELLED, the call then ends with the status of
-        that reason. Cancelling the call cancels the run and every call below it.
+        that reason. Cancelling the call cancels the run and every call below it, unless on_disconnect says otherwise.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Compose(self, request, context):
+        """Compose writes a draft, has it reviewed and revises it until it passes or the limit is reached, and streams the trace.
+        It ends like Ask. A caller that goes away while the run waits for a person cancels nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -77,14 +95,14 @@ class OrchestratorServiceServicer:
 
     def WatchRun(self, request, context):
         """WatchRun replays the stored events of a run after a sequence number and goes on live until the run ends. AnswerDelta is
-        sent live only. Whatever the outcome, the call ends with OK.
+        sent live only, by the replica that works on the run. Whatever the outcome, the call ends with OK.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """GetRun describes a run.
+        """GetRun describes a run with its grades, its costs and its trace.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,6 +122,14 @@ class OrchestratorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResumeRun(self, request, context):
+        """ResumeRun hands over a person's decision on a draft that waits for it. The run goes on at once; WatchRun shows it.
+        A run that does not wait for this decision is FAILED_PRECONDITION, RUN_NOT_WAITING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrchestratorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +137,11 @@ def add_OrchestratorServiceServicer_to_server(servicer, server):
                     servicer.Ask,
                     request_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.AskRequest.FromString,
                     response_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.AskResponse.SerializeToString,
+            ),
+            'Compose': grpc.unary_stream_rpc_method_handler(
+                    servicer.Compose,
+                    request_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ComposeRequest.FromString,
+                    response_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ComposeResponse.SerializeToString,
             ),
             'WatchRun': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRun,
@@ -131,6 +162,11 @@ def add_OrchestratorServiceServicer_to_server(servicer, server):
                     servicer.CancelRun,
                     request_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.CancelRunRequest.FromString,
                     response_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.CancelRunResponse.SerializeToString,
+            ),
+            'ResumeRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeRun,
+                    request_deserializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ResumeRunRequest.FromString,
+                    response_serializer=errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ResumeRunResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -161,6 +197,33 @@ class OrchestratorService:
             '/errata.orchestrator.v1.OrchestratorService/Ask',
             errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.AskRequest.SerializeToString,
             errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.AskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Compose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/errata.orchestrator.v1.OrchestratorService/Compose',
+            errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ComposeRequest.SerializeToString,
+            errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ComposeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -269,6 +332,33 @@ class OrchestratorService:
             '/errata.orchestrator.v1.OrchestratorService/CancelRun',
             errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.CancelRunRequest.SerializeToString,
             errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.CancelRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/errata.orchestrator.v1.OrchestratorService/ResumeRun',
+            errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ResumeRunRequest.SerializeToString,
+            errata_dot_orchestrator_dot_v1_dot_orchestrator__service__pb2.ResumeRunResponse.FromString,
             options,
             channel_credentials,
             insecure,
