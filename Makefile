@@ -18,7 +18,7 @@ $(STAMP): locks/requirements.txt locks/uv.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked packages into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/uv.txt
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes locks/requirements.txt locks/uv.txt || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/requirements.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes locks/requirements.txt locks/uv.txt || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/requirements.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -10,7 +10,8 @@
     ├── JudgementIncomplete      nothing could be judged
     ├── ServiceUnavailable       another service of the suite can't be reached
     ├── Overloaded, Draining     not now
-    ├── DeadlineExceeded, RunCancelled
+    ├── DeadlineExceeded, RunCancelled, BudgetExhausted
+    ├── RunNotWaiting, RequestIdReused
     └── RemoteError              what another service reported, passed on unchanged
 
 The message of an error is for callers: one sentence without the text of a driver or a model. That text goes into
@@ -145,6 +146,10 @@ class DocumentRejected(ErrataError):
     reason = Reason.DOCUMENT_REJECTED
 
 
+class StartFailed(ErrataError):
+    """A service can't start; the message says why."""
+
+
 class IndexUnavailable(ErrataError):
     """The index can't be reached, or another process holds its data folder."""
 
@@ -257,6 +262,25 @@ class JudgementIncomplete(ErrataError):
     """Nothing could be judged, so nothing can be decided."""
 
     reason = Reason.JUDGEMENT_INCOMPLETE
+
+
+class RunNotWaiting(ErrataError):
+    """The run waits for no decision, or for another one. metadata: run_id, state, approval."""
+
+    reason = Reason.RUN_NOT_WAITING
+
+
+class RequestIdReused(ErrataError):
+    """The request_id belongs to another request. metadata: request_id, run_id."""
+
+    reason = Reason.REQUEST_ID_REUSED
+
+
+class BudgetExhausted(ErrataError):
+    """The next model call would pass the run's budget. metadata: limit, cause."""
+
+    reason = Reason.BUDGET_EXHAUSTED
+    default_message = "The next model call would pass the budget of the run"
 
 
 class ServiceUnavailable(ErrataError):

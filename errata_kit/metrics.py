@@ -48,6 +48,8 @@ class Metrics:
         )
         self.retrievals = Counter("errata_retrievals", "Retrievals made by runs.", registry=self.registry)
         self.refinements = Counter("errata_refinements", "Refinements made by runs.", registry=self.registry)
+        self.revisions = Counter("errata_revisions", "Revisions made by runs.", registry=self.registry)
+        self.lease_takeovers = Counter("errata_lease_takeovers", "Runs taken up from another replica.", registry=self.registry)
         self.passage_grades = Counter(
             "errata_passage_grades",
             "Passages graded; result is relevant, irrelevant or an error's reason.",

@@ -86,7 +86,7 @@ def _sentence(settings: type[ServiceSettings], location: tuple[int | str, ...], 
         name = next(iter(_names(field.validation_alias)), name)
     value = os.environ.get(name)
     # A setting that holds a secret never shows its value.
-    shown = "" if value is None or re.search(r"KEY|TOKEN|SECRET|PASSWORD", name) else f" (it is {value[:80]!r})"
+    shown = "" if value is None or re.search(r"KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL", name) else f" (it is {value[:80]!r})"
     return f"{name}{shown}: {message[:1].lower()}{message[1:]}."
 
 

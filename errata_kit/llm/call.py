@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from errata_kit.errors import ModelDeadlineExceeded, ModelError, ModelUnavailable, Reason
+from errata_kit.calls import current_call
+from errata_kit.errors import BudgetExhausted, ModelDeadlineExceeded, ModelError, ModelUnavailable, Reason
 from errata_kit.llm.openai_faults import classify
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
@@ -26,6 +27,7 @@ class CallPlan:
         timeout_seconds: the client's own limit for the whole call.
         caller_seconds: what remains of the caller's deadline; None without one.
         prompt_characters: the length of everything sent, for an estimate of its tokens.
+        expected_output_tokens: how long the answer will be, about; what a budget must have left for it.
     """
 
     model: str
@@ -34,6 +36,7 @@ class CallPlan:
     prompt_characters: int
     timeout_seconds: float
     caller_seconds: float | None = None
+    expected_output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Call:
         self._started = asyncio.get_running_loop().time()
         self._billable = False
         self._closed = False
+        self._reserved = (0, 0)
         self.attempts = 0
         self.tokens: TokenCount | None = None
         self.received_characters = 0
@@ -69,8 +73,13 @@ class Call:
     @classmethod
     @contextmanager
     def begin(cls, plan: CallPlan, rules: CallRules) -> Iterator[Call]:
-        """Open a call; whatever ends the block, its usage is recorded, and put on a `ModelError`."""
+        """Open a call; whatever ends the block, its usage is recorded, and put on a `ModelError`.
+
+        Raises:
+            BudgetExhausted: the call would pass what its caller may spend; nothing was sent.
+        """
         call = cls(plan, rules)
+        call.reserve()
         try:
             yield call
         except ModelError as error:
@@ -79,6 +88,25 @@ class Call:
         except BaseException:
             call.close(Reason.CANCELLED)
             raise
+
+    def reserve(self) -> None:
+        """Take what the call will consume, about, out of the caller's budget."""
+        budget = current_call().budget
+        if budget is None:
+            return
+        expected = TokenCount(estimate_tokens(self._plan.prompt_characters), 0, self._plan.expected_output_tokens)
+        cost = None if budget.cost_micros is None else self._rules.prices.cost_micros(self._plan.model, expected)
+        limit = budget.reserve(cost, expected.input + expected.output)
+        if limit:
+            unknown = {"cause": "price_unknown"} if limit == "max_cost_micros" and cost is None else {}
+            raise BudgetExhausted(metadata={"limit": limit, "operation": self._plan.operation, **unknown})
+        self._reserved = (cost or 0, expected.input + expected.output)
+
+    def _settle(self, usage: ModelCall) -> None:
+        budget = current_call().budget
+        if budget is not None:
+            cost, tokens = self._reserved
+            budget.settle(cost - (usage.cost_micros or 0), tokens - usage.input_tokens - usage.output_tokens)
 
     @property
     def deadline(self) -> float:
@@ -160,6 +188,7 @@ class Call:
         )
         if not self._closed:
             self._closed = True
+            self._settle(usage)
             self._rules.record(usage)
         return usage
 

@@ -33,12 +33,14 @@ class ChatRequest:
         prompt: the rendered messages.
         timeout_seconds: what remains of the caller's deadline, counted from the call; None without one.
         max_output_tokens: a bound for the answer; None leaves it to the model.
+        expected_output_tokens: how long the answer will be, about; a caller's budget must have room for it.
     """
 
     operation: str
     prompt: RenderedPrompt
     timeout_seconds: float | None = None
     max_output_tokens: int | None = None
+    expected_output_tokens: int = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,9 @@ class OpenAIChat:
             prompt_characters=len(prompt.system) + len(prompt.user),
             timeout_seconds=self._settings.timeout_seconds,
             caller_seconds=request.timeout_seconds,
+            expected_output_tokens=min(
+                request.expected_output_tokens, request.max_output_tokens or request.expected_output_tokens
+            ),
         )
 
     def _prepare(self) -> None:

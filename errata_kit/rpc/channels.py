@@ -9,7 +9,7 @@ import grpc
 import grpc_health.v1.health_pb2  # noqa: F401 - client-side health checks need its descriptor in the pool
 
 from errata_kit.calls import current_call
-from errata_kit.rpc.interceptors import RUN_ID_KEY, TRACE_KEY
+from errata_kit.rpc.interceptors import COST_KEY, RUN_ID_KEY, TOKENS_KEY, TRACE_KEY
 from errata_kit.rpc.limits import MESSAGE_BYTES
 
 _SERVICE_CONFIG: Final = {
@@ -54,13 +54,17 @@ def open_channel(target: str) -> grpc.aio.Channel:
 
 
 def outgoing() -> dict[str, Any]:
-    """Keyword arguments of an outgoing call: what is left of the deadline, and which run it belongs to."""
+    """Keyword arguments of an outgoing call: what is left of deadline and budget, and which run it belongs to."""
     call = current_call()
     metadata: list[tuple[str, str]] = []
     if call.run_id:
         metadata.append((RUN_ID_KEY, call.run_id))
     if call.trace_id:
         metadata.append((TRACE_KEY, f"00-{call.trace_id}-{call.trace_id[:16]}-01"))
+    if call.budget is not None:
+        for key, left in ((COST_KEY, call.budget.cost_micros), (TOKENS_KEY, call.budget.tokens)):
+            if left is not None:
+                metadata.append((key, str(max(0, left))))
     return {"timeout": call.remaining(), "metadata": tuple(metadata)}
 
 

@@ -7,7 +7,6 @@ from errata.corpus.v1 import passage_pb2
 from errata.grading.v1 import grading_pb2
 
 from errata_kit import drafts, passages
-from errata_kit.bounds import invalid
 from errata_kit.rpc import convert
 
 
@@ -47,11 +46,11 @@ def criterion_to(criterion: drafts.Criterion) -> grading_pb2.Criterion:
     return grading_pb2.Criterion(name=criterion.name, description=criterion.description, threshold=criterion.threshold)
 
 
-def issue_values(message: grading_pb2.DraftIssue, field: str = "issues") -> dict[str, Any]:
-    """The fields of an issue, for a model that checks them. Raises InvalidFields for a severity that does not exist."""
+def issue_values(message: grading_pb2.DraftIssue) -> dict[str, Any]:
+    """The fields of an issue, for a model that checks them."""
     return {
         "criterion": message.criterion,
-        "severity": _severity(message.severity, field),
+        "severity": _severity(message.severity),
         "description": message.description,
         "quote": message.quote,
     }
@@ -115,8 +114,7 @@ def review_to(review: drafts.DraftReview) -> grading_pb2.DraftReview:
     )
 
 
-def _severity(value: grading_pb2.IssueSeverity, field: str) -> drafts.IssueSeverity:
-    try:
-        return drafts.IssueSeverity(grading_pb2.IssueSeverity.Name(value).removeprefix("ISSUE_SEVERITY_"))
-    except ValueError:
-        raise invalid(f"{field}.severity", "must be MINOR, MAJOR or CRITICAL") from None
+def _severity(value: grading_pb2.IssueSeverity) -> str:
+    # A number that the enum lacks is no severity either, and then whoever checks the value names its field.
+    known = value in grading_pb2.IssueSeverity.values()
+    return grading_pb2.IssueSeverity.Name(value).removeprefix("ISSUE_SEVERITY_") if known else ""

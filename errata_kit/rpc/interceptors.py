@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import grpc
 
-from errata_kit.calls import enter_call
+from errata_kit.calls import CallBudget, enter_call
 from errata_kit.errors import Draining, ErrataError, InvalidFields, Overloaded
 from errata_kit.logs import get_logger
 from errata_kit.metrics import Metrics
@@ -17,6 +17,8 @@ from errata_kit.rpc.status import STATUS_OF_REASON, from_rpc_error, to_status, t
 
 RUN_ID_KEY: Final = "errata-run-id"
 TRACE_KEY: Final = "traceparent"
+COST_KEY: Final = "errata-budget-cost-micros"
+TOKENS_KEY: Final = "errata-budget-tokens"
 # Whoever watches or explores a service must get through, however busy it is.
 _ALWAYS_ADMITTED: Final = ("/grpc.health.", "/grpc.reflection.")
 _RETRY_AFTER_SECONDS: Final = 1.0
@@ -124,7 +126,14 @@ def _enter(context: Context) -> None:
     # A traceparent is version-traceid-spanid-flags (W3C Trace Context).
     parts = metadata.get(TRACE_KEY, "").split("-")
     trace_id = parts[1] if len(parts) == 4 and len(parts[1]) == 32 else ""
-    enter_call(metadata.get(RUN_ID_KEY, "")[:64], trace_id, context.time_remaining())
+    cost, tokens = _bound(metadata.get(COST_KEY)), _bound(metadata.get(TOKENS_KEY))
+    budget = None if cost is None and tokens is None else CallBudget(cost, tokens)
+    enter_call(metadata.get(RUN_ID_KEY, "")[:64], trace_id, context.time_remaining(), budget)
+
+
+def _bound(text: str | None) -> int | None:
+    # What is no number bounds nothing: only our own services send it.
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def _known(error: Exception) -> ErrataError | None:

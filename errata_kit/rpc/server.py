@@ -15,7 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from errata_kit.calls import stop_task
-from errata_kit.errors import ErrataError, IndexUnavailable
+from errata_kit.errors import IndexUnavailable, StartFailed
 from errata_kit.logs import configure_logs, get_logger
 from errata_kit.metrics import Metrics, serving_metrics
 from errata_kit.rpc.interceptors import CallInterceptor
@@ -30,10 +30,6 @@ _REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 
 async def _nothing() -> None:
     return None
-
-
-class StartFailed(ErrataError):
-    """A service can't start; the message says why."""
 
 
 class PortTaken(StartFailed):
@@ -75,10 +71,20 @@ def run_service(build: Callable[[], Awaitable[Service]], name: str, settings: Se
         await serve(await build(), settings)
 
     try:
-        asyncio.run(main())
+        with asyncio.Runner(loop_factory=_loop) as runner:
+            runner.run(main())
     except (StartFailed, IndexUnavailable) as error:
         _log.error("start_failed", error=error.message)
         raise SystemExit(1) from None
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    # A fifth less CPU for calls and database traffic than asyncio's own loop. It does not exist for every system.
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def serve(service: Service, settings: ServiceSettings) -> None:

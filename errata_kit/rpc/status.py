@@ -4,6 +4,7 @@ from typing import Final
 
 import grpc
 from errata.errors.v1 import errors_pb2
+from errata.usage.v1 import usage_pb2
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -20,12 +21,15 @@ from errata_kit.errors import (
     RunCancelled,
     ServiceUnavailable,
 )
+from errata_kit.rpc import convert
+from errata_kit.usage import ModelCall
 
 DOMAIN: Final = "errata"
 # gRPC breaks the call when its details do not fit into 8 KiB of headers at some proxies and 16 KiB here.
 _MAX_VIOLATIONS: Final = 32
 _MAX_TEXT: Final = 512
 _MAX_DETAILS_BYTES: Final = 6 * 1024
+_MAX_CALLS: Final = 4
 
 STATUS_OF_REASON: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.INVALID_FIELD: grpc.StatusCode.INVALID_ARGUMENT,
@@ -78,6 +82,9 @@ def to_status(error: ErrataError) -> status_pb2.Status:
     if isinstance(error, NotFound):
         info = error_details_pb2.ResourceInfo(resource_type=error.resource_type, resource_name=error.name[:_MAX_TEXT])
         packed.append(_packed(info))
+    if error.model_calls:
+        # What the failure has cost: the caller keeps the account of the run.
+        packed.append(_packed(convert.usage_to(error.model_calls[:_MAX_CALLS])))
     if error.retry_after is not None:
         delay = Duration()
         delay.FromNanoseconds(int(max(0.0, error.retry_after) * 1e9))
@@ -131,6 +138,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError, service: str) -> ErrataError:
     if status is not None:
         retry_after: float | None = None
         info: error_details_pb2.ErrorInfo | None = None
+        calls: tuple[ModelCall, ...] = ()
         for packed in status.details:
             if packed.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
                 info = error_details_pb2.ErrorInfo()
@@ -139,9 +147,15 @@ def from_rpc_error(error: grpc.aio.AioRpcError, service: str) -> ErrataError:
                 retry = error_details_pb2.RetryInfo()
                 packed.Unpack(retry)
                 retry_after = retry.retry_delay.ToNanoseconds() / 1e9
+            elif packed.Is(usage_pb2.Usage.DESCRIPTOR):
+                usage = usage_pb2.Usage()
+                packed.Unpack(usage)
+                calls = convert.model_calls_from(usage)
         if info is not None and info.domain == DOMAIN:
             metadata = {"service": service, **dict(info.metadata)}
-            return RemoteError(_reason(info.reason), status.message, metadata=metadata, retry_after=retry_after)
+            remote = RemoteError(_reason(info.reason), status.message, metadata=metadata, retry_after=retry_after)
+            remote.model_calls = calls
+            return remote
     match error.code():
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceeded(f"The deadline passed while waiting for the {service}", metadata={"service": service})
