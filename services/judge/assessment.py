@@ -1,9 +1,8 @@
 """Grades an answer: splits it into claims, has them checked, checks the evidence, runs the guard and computes the score."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from errata_kit.errors import JudgementIncomplete
 from errata_kit.grades import AnswerGrade, Claim, Evidence, FindingKind, GuardFinding
@@ -16,9 +15,9 @@ from services.judge.claims.evidence import with_checked_evidence
 from services.judge.claims.splitting import split_claims
 from services.judge.claims.verdicts import CheckedClaim, Finding
 from services.judge.guard import find_ungrounded, lower
+from services.judge.off_loop import off_loop
 from services.judge.provider import CheckedClaims, Provider
 
-_INLINE_CHARACTERS: Final = 16 * 1024
 _LONGEST_CLAIM: Final = 2000
 _LONGEST_QUOTE: Final = 250
 _MOST_FINDINGS: Final = 100
@@ -36,9 +35,6 @@ _KINDS: Final[Mapping[str, FindingKind]] = {
     "code": FindingKind.QUOTE,
     "quote": FindingKind.QUOTE,
 }
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class AnswerAssessor:
 
     async def assess(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
         """Grade an answer. Raises an ErrataError when its claims could not be checked."""
-        texts = await _off_loop(len(answer), split_claims, answer)
+        texts = await off_loop(len(answer), split_claims, answer)
         checked = CheckedClaims(())
         if texts:
             # An answer that states nothing needs no model.
@@ -66,7 +62,7 @@ class AnswerAssessor:
         if len(checked.claims) != len(texts):
             raise JudgementIncomplete("The judge has no verdict for some of the claims")
         size = len(answer) + sum(len(passage.text) for passage in passages)
-        grade = await _off_loop(size, self._grade, question, answer, checked.claims, passages)
+        grade = await off_loop(size, self._grade, question, answer, checked.claims, passages)
         for claim in grade.claims:
             self._metrics.claims.labels(claim.verdict.value).inc()
         for finding in grade.findings:
@@ -90,13 +86,6 @@ class AnswerAssessor:
             refinement_suggestion=assessed.refinement_suggestion[:_LONGEST_CLAIM],
             model=self._provider.model,
         )
-
-
-async def _off_loop(characters: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do CPU work in a thread, unless it is so little (about 2 ms) that the way there would cost more."""
-    if characters <= _INLINE_CHARACTERS:
-        return work(*args, **kwargs)
-    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 def _claim(claim_id: str, claim: CheckedClaim, offsets: ByteOffsets, passages: Mapping[str, Passage]) -> Claim:

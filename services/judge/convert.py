@@ -7,16 +7,20 @@ from errata.corpus.v1 import passage_pb2
 from errata.judge.v1 import judge_service_pb2 as pb2
 from pydantic import AfterValidator, Field
 
-from errata_kit.bounds import AnswerText, Bounded, Question, validated
+from errata_kit.bounds import AnswerText, Bounded, Question, UnitScore, validated
+from errata_kit.drafts import DEFAULT_CRITERIA, DEFAULT_OVERALL_THRESHOLD, Criteria
 from errata_kit.errors import ErrataError
 from errata_kit.passages import Passage, different_ids
-from errata_kit.rpc import convert
+from errata_kit.rpc import convert, convert_drafts
 from errata_kit.rpc.status import to_detail
 from services.judge.assessment import GradedAnswer
 from services.judge.grading.batch import PassageResult
 from services.judge.provider import GradedPassage
+from services.judge.review.reviewer import FinishedReview, ReviewTask
 
 Passages = Annotated[tuple[Passage, ...], Field(min_length=1, max_length=100), AfterValidator(different_ids)]
+
+PassagesOrNone = Annotated[tuple[Passage, ...], Field(max_length=100), AfterValidator(different_ids)]
 
 
 class GradePassages(Bounded):
@@ -34,6 +38,16 @@ class GradeAnswer(Bounded):
     passages: Passages
 
 
+class ReviewDraft(Bounded):
+    """A checked ReviewDraftRequest."""
+
+    task: Question
+    draft: AnswerText
+    criteria: Criteria
+    overall_threshold: UnitScore = DEFAULT_OVERALL_THRESHOLD
+    passages: PassagesOrNone = ()
+
+
 def grade_passages_from(message: pb2.GradePassagesRequest) -> GradePassages:
     """What is to be graded. Raises InvalidFields."""
     return validated(GradePassages, {"question": message.question, "passages": _passages(message.passages)})
@@ -43,6 +57,20 @@ def grade_answer_from(message: pb2.GradeAnswerRequest) -> GradeAnswer:
     """What is to be checked. Raises InvalidFields."""
     values = {"question": message.question, "answer": message.answer, "passages": _passages(message.passages)}
     return validated(GradeAnswer, values)
+
+
+def review_draft_from(message: pb2.ReviewDraftRequest) -> ReviewTask:
+    """What is to be reviewed. Without criteria, the known ones with their defaults. Raises InvalidFields."""
+    given = message.HasField("overall_threshold")
+    values = {
+        "task": message.task,
+        "draft": message.draft,
+        "criteria": convert_drafts.criteria_values(message.criteria),
+        "overall_threshold": message.overall_threshold if given else DEFAULT_OVERALL_THRESHOLD,
+        "passages": _passages(message.passages),
+    }
+    asked = validated(ReviewDraft, values)
+    return ReviewTask(asked.task, asked.draft, asked.criteria or DEFAULT_CRITERIA, asked.overall_threshold, asked.passages)
 
 
 def passage_result_to(result: PassageResult) -> pb2.GradePassagesResponse:
@@ -63,6 +91,12 @@ def passage_result_to(result: PassageResult) -> pb2.GradePassagesResponse:
 def graded_answer_to(graded: GradedAnswer) -> pb2.GradeAnswerResponse:
     """An answer's grade."""
     return pb2.GradeAnswerResponse(grade=convert.answer_grade_to(graded.grade), usage=convert.usage_to(graded.model_calls))
+
+
+def review_to(finished: FinishedReview) -> pb2.ReviewDraftResponse:
+    """A draft's review."""
+    review = convert_drafts.review_to(finished.review)
+    return pb2.ReviewDraftResponse(review=review, usage=convert.usage_to(finished.model_calls))
 
 
 def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:

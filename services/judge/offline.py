@@ -2,13 +2,15 @@
 
 import asyncio
 
+from errata_kit.drafts import Criterion
 from errata_kit.encoding import Encoder
 from errata_kit.llm.pricing import OFFLINE_MODEL
 from errata_kit.passages import Passage
 from services.judge.claims.offline import OfflineChecker
 from services.judge.claims.splitting import ClaimText
 from services.judge.grading.offline import OfflineGrader
-from services.judge.provider import CheckedClaims, GradedPassage
+from services.judge.provider import CheckedClaims, GradedPassage, ReviewedDraft
+from services.judge.review.offline import OfflineReviewer
 
 
 class OfflineProvider:
@@ -17,6 +19,7 @@ class OfflineProvider:
     def __init__(self, encoder: Encoder | None) -> None:
         self._grader = OfflineGrader(encoder)
         self._checker = OfflineChecker(encoder)
+        self._reviewer = OfflineReviewer(encoder)
         # Encoding is CPU work on one thread of the encoder: more at a time would only wait for each other.
         self._room = asyncio.Semaphore(2)
 
@@ -34,3 +37,10 @@ class OfflineProvider:
         """Whether the passages say what each claim says."""
         async with self._room:
             return CheckedClaims(await asyncio.to_thread(self._checker.check_claims, claims, passages))
+
+    async def review_draft(
+        self, task: str, draft: str, criteria: tuple[Criterion, ...], passages: tuple[Passage, ...]
+    ) -> ReviewedDraft:
+        """How the draft measures up to each criterion, told by its form, its words and their nearness to the task."""
+        async with self._room:
+            return await asyncio.to_thread(self._reviewer.review, task, draft, criteria, passages)

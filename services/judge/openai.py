@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from errata_kit.calls import remaining_seconds
+from errata_kit.drafts import Criterion
 from errata_kit.errors import ModelOutputInvalid
 from errata_kit.grades import PassageGrade, Verdict
 from errata_kit.llm.chat import ChatModel, ChatRequest, ModelOutput
@@ -12,7 +13,8 @@ from errata_kit.llm.prompts import PromptLibrary, fence, new_nonce
 from errata_kit.passages import Passage
 from services.judge.claims.splitting import ClaimText
 from services.judge.claims.verdicts import CheckedClaim, Quote
-from services.judge.provider import CheckedClaims, GradedPassage
+from services.judge.provider import CheckedClaims, GradedPassage, ReviewedDraft
+from services.judge.review.output import DraftReviewOutput, reviewed
 
 
 class PassageGradeOutput(ModelOutput):
@@ -75,10 +77,7 @@ class OpenAIProvider:
         prompt = self._prompts["check_claims"].render(
             {
                 "question": fence("question", question, nonce),
-                "passages": "\n".join(
-                    fence(f"passage {number}", passage.under_headings(), nonce)
-                    for number, passage in enumerate(passages, start=1)
-                ),
+                "passages": _fenced(passages, nonce),
                 "claims": "\n".join(
                     fence(f"claim {number}", claim.text, nonce) for number, claim in enumerate(claims, start=1)
                 ),
@@ -94,6 +93,34 @@ class OpenAIProvider:
             raise error
         checked = tuple(_checked(claim, by_number[number], passages) for number, claim in enumerate(claims, start=1))
         return CheckedClaims(checked, (completion.usage,))
+
+    async def review_draft(
+        self, task: str, draft: str, criteria: tuple[Criterion, ...], passages: tuple[Passage, ...]
+    ) -> ReviewedDraft:
+        """Ask for a score by every criterion, in one call."""
+        nonce = new_nonce()
+        numbered = (
+            fence(f"criterion {number}", f"{criterion.name}: {criterion.description}", nonce)
+            for number, criterion in enumerate(criteria, start=1)
+        )
+        prompt = self._prompts["review_draft"].render(
+            {
+                "task": fence("task", task, nonce),
+                "criteria": "\n".join(numbered),
+                "passages": _fenced(passages, nonce) or "There are no passages.",
+                "draft": fence("draft", draft, nonce),
+            }
+        )
+        request = ChatRequest("review_draft", prompt, timeout_seconds=remaining_seconds())
+        completion = await self._model.complete(request, DraftReviewOutput)
+        return reviewed(completion.value, criteria, completion.usage)
+
+
+def _fenced(passages: tuple[Passage, ...], nonce: str) -> str:
+    """The passages, numbered from 1."""
+    return "\n".join(
+        fence(f"passage {number}", passage.under_headings(), nonce) for number, passage in enumerate(passages, start=1)
+    )
 
 
 def _checked(claim: ClaimText, output: ClaimVerdictOutput, passages: tuple[Passage, ...]) -> CheckedClaim:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from errata_kit.drafts import Criterion, DraftIssue
 from errata_kit.grades import PassageGrade
 from errata_kit.passages import Passage
 from errata_kit.usage import ModelCall
@@ -26,6 +27,24 @@ class CheckedClaims:
     model_calls: tuple[ModelCall, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CriterionJudgement:
+    """How well a draft meets one criterion, before the rules: a score, 0–1, and why."""
+
+    score: float
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedDraft:
+    """A judgement for each criterion asked about, in the same order, what else was said, and the model calls behind it."""
+
+    scores: tuple[CriterionJudgement, ...]
+    issues: tuple[DraftIssue, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    model_calls: tuple[ModelCall, ...] = ()
+
+
 class Provider(Protocol):
     """Judges. Raises an ErrataError for what it can't judge; a failure never comes back as a grade or a verdict."""
 
@@ -40,4 +59,10 @@ class Provider(Protocol):
 
     async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
         """Whether the passages support each claim."""
+        ...
+
+    async def review_draft(
+        self, task: str, draft: str, criteria: tuple[Criterion, ...], passages: tuple[Passage, ...]
+    ) -> ReviewedDraft:
+        """How well a draft meets each criterion, and what would make it better."""
         ...

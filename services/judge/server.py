@@ -13,15 +13,17 @@ from services.judge import convert
 from services.judge.assessment import AnswerAssessor
 from services.judge.grading.batch import PassageGrader
 from services.judge.providers import open_provider
+from services.judge.review.reviewer import DraftReviewer
 from services.judge.settings import JudgeSettings
 
 
 class JudgeServicer(pb2_grpc.JudgeServiceServicer):
-    """Hands requests to the grader and the assessor."""
+    """Hands requests to the grader, the assessor and the reviewer."""
 
-    def __init__(self, grader: PassageGrader, assessor: AnswerAssessor) -> None:
+    def __init__(self, grader: PassageGrader, assessor: AnswerAssessor, reviewer: DraftReviewer) -> None:
         self._grader = grader
         self._assessor = assessor
+        self._reviewer = reviewer
 
     async def GradePassages(  # noqa: N802
         self, request: pb2.GradePassagesRequest, context: Context
@@ -37,12 +39,20 @@ class JudgeServicer(pb2_grpc.JudgeServiceServicer):
         asked = convert.grade_answer_from(request)
         return convert.graded_answer_to(await self._assessor.assess(asked.question, asked.answer, asked.passages))
 
+    async def ReviewDraft(self, request: pb2.ReviewDraftRequest, context: Context) -> pb2.ReviewDraftResponse:  # noqa: N802
+        """Score a draft by each criterion."""
+        return convert.review_to(await self._reviewer.review(convert.review_draft_from(request)))
+
 
 async def build(settings: JudgeSettings) -> Service:
     """Put the service together."""
     metrics = Metrics()
     provider, ready, close = open_provider(settings, metrics)
-    servicer = JudgeServicer(PassageGrader(provider, settings.concurrency, metrics), AnswerAssessor(provider, metrics))
+    servicer = JudgeServicer(
+        PassageGrader(provider, settings.concurrency, metrics),
+        AnswerAssessor(provider, metrics),
+        DraftReviewer(provider),
+    )
     return Service(
         name="judge",
         port=settings.port,

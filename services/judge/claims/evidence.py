@@ -6,7 +6,7 @@ from typing import Final
 
 from errata_kit.grades import Verdict
 from errata_kit.passages import Passage
-from errata_kit.text.matching import find_whole, fold, fold_with_origin
+from errata_kit.text.matching import FoldedText, find_whole, fold, fold_with_origin
 from services.judge.claims.verdicts import CheckedClaim, Quote
 
 # A quote of one short word occurs almost anywhere, so that finding it shows nothing.
@@ -19,15 +19,19 @@ def check_evidence(quote: str, passage: Passage) -> str | None:
     Case, the shape of quotes and dashes, blanks, and enclosing quotation marks are not held against a quote;
     a word that differs, or an ellipsis over left-out words, is.
     """
+    return quoted_words(quote, passage.text, fold_with_origin(passage.text))
+
+
+def quoted_words(quote: str, text: str, folded: FoldedText) -> str | None:
+    """Do what `check_evidence` does for any text, folded once for many quotes."""
     wanted = fold(quote.strip().strip("\"'“”‘’«»")).strip()
     if len(wanted) < _SHORTEST_QUOTE:
         return None
-    source = fold_with_origin(passage.text)
-    position = find_whole(wanted, source.folded)
+    position = find_whole(wanted, folded.folded)
     if position is None:
         return None
-    start, end = source.source_span(position, position + len(wanted))
-    return passage.text[start:end]
+    start, end = folded.source_span(position, position + len(wanted))
+    return text[start:end]
 
 
 def with_checked_evidence(claims: Iterable[CheckedClaim], passages: Mapping[str, Passage]) -> tuple[CheckedClaim, ...]:
