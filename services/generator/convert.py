@@ -8,11 +8,12 @@ from errata.generator.v1 import generator_service_pb2 as pb2
 from pydantic import AfterValidator, Field
 
 from errata_kit.bounds import KIB, AnswerText, Bounded, Query, Question, utf8_at_most, validated
+from errata_kit.drafts import Criteria, DraftIssue
 from errata_kit.grades import Claim
 from errata_kit.passages import Passage, different_ids
-from errata_kit.rpc import convert
+from errata_kit.rpc import convert, convert_drafts
 from services.generator.broadening import Broadened
-from services.generator.provider import Correction, Written
+from services.generator.provider import Correction, Revision, WritingTask, Written, WrittenDraft
 
 Passages = Annotated[tuple[Passage, ...], Field(max_length=100), AfterValidator(different_ids)]
 
@@ -40,6 +41,27 @@ class RefineAnswer(Bounded):
     passages: Annotated[Passages, Field(min_length=1)]
     failing_claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=200)]
     refinement_suggestion: Annotated[str, utf8_at_most(8 * KIB)]
+
+
+class WriteDraft(Bounded):
+    """A checked WriteDraftRequest."""
+
+    task: Question
+    passages: Passages
+    criteria: Criteria
+
+
+class ReviseDraft(Bounded):
+    """A checked ReviseDraftRequest."""
+
+    task: Question
+    draft: AnswerText
+    passages: Passages
+    criteria: Criteria
+    issues: Annotated[tuple[DraftIssue, ...], Field(max_length=50)]
+    suggestions: Annotated[tuple[Annotated[str, utf8_at_most(2 * KIB)], ...], Field(max_length=20)]
+    failing_claims: Annotated[tuple[Claim, ...], Field(max_length=200)]
+    feedback: Annotated[str, utf8_at_most(8 * KIB)]
 
 
 def broaden_from(message: pb2.BroadenQueryRequest) -> BroadenQuery:
@@ -72,6 +94,33 @@ def refine_from(message: pb2.RefineAnswerRequest) -> Correction:
     return Correction(asked.question, asked.answer, asked.passages, asked.failing_claims, asked.refinement_suggestion)
 
 
+def write_from(message: pb2.WriteDraftRequest) -> WritingTask:
+    """What is to be written. Raises InvalidFields."""
+    values = {
+        "task": message.task,
+        "passages": _passages(message.passages),
+        "criteria": convert_drafts.criteria_values(message.criteria),
+    }
+    asked = validated(WriteDraft, values)
+    return WritingTask(asked.task, asked.passages, asked.criteria)
+
+
+def revise_from(message: pb2.ReviseDraftRequest) -> Revision:
+    """What is to be revised. Raises InvalidFields."""
+    values = {
+        "task": message.task,
+        "draft": message.draft,
+        "passages": _passages(message.passages),
+        "criteria": convert_drafts.criteria_values(message.criteria),
+        "issues": [convert_drafts.issue_values(issue) for issue in message.issues],
+        "suggestions": tuple(message.suggestions),
+        "failing_claims": [convert.claim_values(claim) for claim in message.failing_claims],
+        "feedback": message.feedback,
+    }
+    asked = validated(ReviseDraft, values)
+    return Revision(**{name: getattr(asked, name) for name in ReviseDraft.model_fields})
+
+
 def broadened_to(broadened: Broadened) -> pb2.BroadenQueryResponse:
     """The next query."""
     return pb2.BroadenQueryResponse(
@@ -94,6 +143,20 @@ def refined_to(piece: str | Written) -> pb2.RefineAnswerResponse:
     if isinstance(piece, str):
         return pb2.RefineAnswerResponse(delta=piece)
     return pb2.RefineAnswerResponse(answer=convert.answer_to(piece.answer), usage=convert.usage_to(piece.model_calls))
+
+
+def written_to(piece: str | WrittenDraft) -> pb2.WriteDraftResponse:
+    """A delta, or the whole draft."""
+    if isinstance(piece, str):
+        return pb2.WriteDraftResponse(delta=piece)
+    return pb2.WriteDraftResponse(draft=convert_drafts.draft_to(piece.draft), usage=convert.usage_to(piece.model_calls))
+
+
+def revised_to(piece: str | WrittenDraft) -> pb2.ReviseDraftResponse:
+    """A delta, or the whole revised draft."""
+    if isinstance(piece, str):
+        return pb2.ReviseDraftResponse(delta=piece)
+    return pb2.ReviseDraftResponse(draft=convert_drafts.draft_to(piece.draft), usage=convert.usage_to(piece.model_calls))
 
 
 def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:

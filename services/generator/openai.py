@@ -1,22 +1,35 @@
 """The openai provider of the generator: a language model behind an OpenAI-compatible API."""
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from errata_kit.calls import remaining_seconds
+from errata_kit.drafts import Criterion, DraftIssue
 from errata_kit.errors import ModelOutputInvalid
+from errata_kit.grades import Claim
 from errata_kit.llm.chat import ChatModel, ChatRequest, ModelOutput, StreamEnd
 from errata_kit.llm.prompts import PromptLibrary, RenderedPrompt, fence, new_nonce
-from errata_kit.passages import Answer, Passage
+from errata_kit.passages import Answer, Citation, Draft, Passage
 from services.generator.drafting.drafts import read_citations
 from services.generator.drafting.refine import without_stray_markers
-from services.generator.provider import Correction, Query, Written, refusal
+from services.generator.provider import (
+    MAX_TEXT_BYTES,
+    Correction,
+    Query,
+    Revision,
+    WritingTask,
+    Written,
+    WrittenDraft,
+    refusal,
+)
 
 # What the prompts ask for when the passages hold no answer. Held back from the stream until it can't be that any more.
 NO_ANSWER: Final = "NO_ANSWER"
-# The contract's bound of an answer.
-MAX_ANSWER_BYTES: Final = 64 * 1024
+# Stands in a prompt where there is nothing of a kind.
+_NONE: Final = "none"
+# How long a draft is, about: what a budget must have left for it.
+_DRAFT_TOKENS: Final = 1500
 
 
 class BroadenedQueryOutput(ModelOutput):
@@ -54,22 +67,66 @@ class OpenAIProvider:
     async def refine(self, correction: Correction) -> AsyncGenerator[str | Written, None]:
         """Stream the answer with its failing claims corrected or left out."""
         nonce = new_nonce()
-        failing = "\n".join(
-            fence(f"claim {claim.claim_id}", f"{claim.text}\nWhy it fails: {claim.explanation}", nonce)
-            for claim in correction.failing
-        )
         prompt = self._prompts["refine_answer"].render(
             {
                 "question": fence("question", correction.question, nonce),
                 "passages": _shown(correction.passages, nonce),
                 "answer": fence("answer", correction.answer, nonce),
-                "failing": failing,
-                "suggestion": fence("suggestion", correction.suggestion or "none", nonce),
+                "failing": _failing(correction.failing, nonce),
+                "suggestion": fence("suggestion", correction.suggestion or _NONE, nonce),
             }
         )
         async with contextlib.aclosing(self._written("refine_answer", prompt, correction.passages)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def write(self, task: WritingTask) -> AsyncGenerator[str | WrittenDraft, None]:
+        """Stream a draft for the task."""
+        nonce = new_nonce()
+        prompt = self._prompts["write_draft"].render(
+            {
+                "task": fence("task", task.task, nonce),
+                "passages": _shown(task.passages, nonce) or _NONE,
+                "criteria": _criteria(task.criteria, nonce),
+            }
+        )
+        async with contextlib.aclosing(self._drafted("write_draft", prompt, task.passages)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def revise(self, revision: Revision) -> AsyncGenerator[str | WrittenDraft, None]:
+        """Stream the draft with what was found wanting changed."""
+        nonce = new_nonce()
+        prompt = self._prompts["revise_draft"].render(
+            {
+                "task": fence("task", revision.task, nonce),
+                "draft": fence("draft", revision.draft, nonce),
+                "passages": _shown(revision.passages, nonce) or _NONE,
+                "criteria": _criteria(revision.criteria, nonce),
+                "feedback": fence("feedback", revision.feedback or _NONE, nonce),
+                "failing": _failing(revision.failing_claims, nonce) or _NONE,
+                "issues": _issues(revision.issues, nonce) or _NONE,
+                "suggestions": _numbered("suggestion", revision.suggestions, nonce) or _NONE,
+            }
+        )
+        async with contextlib.aclosing(self._drafted("revise_draft", prompt, revision.passages)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _drafted(
+        self, operation: str, prompt: RenderedPrompt, passages: tuple[Passage, ...]
+    ) -> AsyncGenerator[str | WrittenDraft, None]:
+        seconds = remaining_seconds()
+        request = ChatRequest(operation, prompt, timeout_seconds=seconds, expected_output_tokens=_DRAFT_TOKENS)
+        async with contextlib.aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, StreamEnd):
+                    text, citations = _checked(event, passages)
+                    if not text:
+                        raise _unusable("empty", event)
+                    yield WrittenDraft(Draft(text, citations, self._model.name), (event.usage,))
+                    return
+                yield event.text
 
     async def _written(
         self, operation: str, prompt: RenderedPrompt, passages: tuple[Passage, ...]
@@ -89,18 +146,50 @@ class OpenAIProvider:
                     held = ""
 
     def _whole(self, end: StreamEnd, passages: tuple[Passage, ...]) -> Written:
-        text = without_stray_markers(end.text.strip(), len(passages)).strip()
+        text, citations = _checked(end, passages)
         if not text or text.startswith(NO_ANSWER):
             return Written(refusal(self._model.name), (end.usage,))
-        if len(text.encode()) > MAX_ANSWER_BYTES:
-            error = ModelOutputInvalid(metadata={"cause": "too_long"})
-            error.model_calls = (end.usage,)
-            raise error
-        citations = read_citations(text, tuple(passage.passage_id for passage in passages))
         return Written(Answer(text, citations, self._model.name), (end.usage,))
+
+
+def _checked(end: StreamEnd, passages: tuple[Passage, ...]) -> tuple[str, tuple[Citation, ...]]:
+    """The text without marks that stand for no passage, and its citations. Raises ModelOutputInvalid when it is too long."""
+    text = without_stray_markers(end.text.strip(), len(passages)).strip()
+    if len(text.encode()) > MAX_TEXT_BYTES:
+        raise _unusable("too_long", end)
+    return text, read_citations(text, tuple(passage.passage_id for passage in passages))
+
+
+def _unusable(cause: str, end: StreamEnd) -> ModelOutputInvalid:
+    error = ModelOutputInvalid(metadata={"cause": cause})
+    error.model_calls = (end.usage,)
+    return error
 
 
 def _shown(passages: tuple[Passage, ...], nonce: str) -> str:
     return "\n".join(
         fence(f"passage {number}", passage.under_headings(), nonce) for number, passage in enumerate(passages, start=1)
     )
+
+
+def _failing(claims: tuple[Claim, ...], nonce: str) -> str:
+    return "\n".join(
+        fence(f"claim {claim.claim_id}", f"{claim.text}\nWhy it fails: {claim.explanation}", nonce) for claim in claims
+    )
+
+
+def _criteria(criteria: tuple[Criterion, ...], nonce: str) -> str:
+    return "\n".join(fence(f"criterion {item.name}", item.description or item.name, nonce) for item in criteria) or _NONE
+
+
+def _issues(issues: tuple[DraftIssue, ...], nonce: str) -> str:
+    texts = [
+        f"{issue.severity.value} ({issue.criterion}): {issue.description}"
+        + (f"\nIt stands here: {issue.quote}" if issue.quote else "")
+        for issue in issues
+    ]
+    return _numbered("issue", texts, nonce)
+
+
+def _numbered(label: str, texts: Sequence[str], nonce: str) -> str:
+    return "\n".join(fence(f"{label} {number}", text, nonce) for number, text in enumerate(texts, start=1))

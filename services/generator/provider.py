@@ -4,11 +4,15 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from errata_kit.bounds import KIB
+from errata_kit.drafts import Criterion, DraftIssue
 from errata_kit.grades import Claim
-from errata_kit.passages import Answer, Passage
+from errata_kit.passages import Answer, Draft, Passage
 from errata_kit.usage import ModelCall
 
 REFUSAL_TEXT: Final = "The passages do not answer this question."
+MAX_TEXT_BYTES: Final = 64 * KIB
+"""The contract's bound of an answer and of a draft, in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,37 @@ class Correction:
     suggestion: str
 
 
+@dataclass(frozen=True, slots=True)
+class WritingTask:
+    """What is to be written, from which passages, and what it will be measured by."""
+
+    task: str
+    passages: tuple[Passage, ...]
+    criteria: tuple[Criterion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A draft, and what a review, failing claims and a person found wanting. feedback goes before everything else."""
+
+    task: str
+    draft: str
+    passages: tuple[Passage, ...] = ()
+    criteria: tuple[Criterion, ...] = ()
+    issues: tuple[DraftIssue, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    failing_claims: tuple[Claim, ...] = ()
+    feedback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDraft:
+    """The end of a stream of a draft's text. Its citations are checked already; its text is never blank."""
+
+    draft: Draft
+    model_calls: tuple[ModelCall, ...] = ()
+
+
 class Provider(Protocol):
     """Writes. Raises an ErrataError for what it can't write."""
 
@@ -51,6 +86,14 @@ class Provider(Protocol):
 
     def refine(self, correction: Correction) -> AsyncGenerator[str | Written, None]:
         """Deltas, then the whole corrected answer."""
+        ...
+
+    def write(self, task: WritingTask) -> AsyncGenerator[str | WrittenDraft, None]:
+        """Deltas, then the whole draft, at most MAX_TEXT_BYTES. With passages it rests on them alone."""
+        ...
+
+    def revise(self, revision: Revision) -> AsyncGenerator[str | WrittenDraft, None]:
+        """Deltas, then the whole revised draft, at most MAX_TEXT_BYTES."""
         ...
 
 

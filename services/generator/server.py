@@ -11,7 +11,7 @@ from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.generator import convert
 from services.generator.broadening import broaden
-from services.generator.joining import joined
+from services.generator.joining import End, joined
 from services.generator.provider import Provider, Written, refusal
 from services.generator.providers import open_provider
 from services.generator.settings import GeneratorSettings
@@ -49,9 +49,25 @@ class GeneratorServicer(pb2_grpc.GeneratorServiceServicer):
             async for piece in pieces:
                 yield convert.refined_to(piece)
 
+    async def WriteDraft(  # noqa: N802
+        self, request: pb2.WriteDraftRequest, context: Context
+    ) -> AsyncIterator[pb2.WriteDraftResponse]:
+        """Stream a draft."""
+        async with _joined(self._provider.write(convert.write_from(request))) as pieces:
+            async for piece in pieces:
+                yield convert.written_to(piece)
+
+    async def ReviseDraft(  # noqa: N802
+        self, request: pb2.ReviseDraftRequest, context: Context
+    ) -> AsyncIterator[pb2.ReviseDraftResponse]:
+        """Stream a revised draft."""
+        async with _joined(self._provider.revise(convert.revise_from(request))) as pieces:
+            async for piece in pieces:
+                yield convert.revised_to(piece)
+
 
 @contextlib.asynccontextmanager
-async def _joined(pieces: AsyncGenerator[str | Written, None]) -> AsyncIterator[AsyncGenerator[str | Written, None]]:
+async def _joined(pieces: AsyncGenerator[str | End, None]) -> AsyncIterator[AsyncGenerator[str | End, None]]:
     async with contextlib.aclosing(pieces), contextlib.aclosing(joined(pieces)) as joint:
         yield joint
 

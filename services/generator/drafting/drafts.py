@@ -1,4 +1,4 @@
-"""A draft and what it rests on."""
+"""A text that cites passages, and how its citations are read."""
 
 import re
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ def find_markers(text: str, start: int = 0, end: int | None = None) -> Iterator[
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """An answer's text and its citations, in the text's order. A draft without text answers nothing."""
+class CitedText:
+    """A text and its citations, in the text's order. One without text answers nothing."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -37,7 +37,7 @@ class Draft:
 
 
 def read_citations(text: str, passage_ids: tuple[str, ...]) -> tuple[Citation, ...]:
-    """Return the citations that a draft's own markers make; markers that name no passage given make none."""
+    """Return the citations that a text's own markers make; markers that name no passage given make none."""
     found = []
     for unit in split_sentences(text):
         for number, (start, end) in _cited(unit):

@@ -63,16 +63,17 @@ class Quote:
         return f"{self.answers} {self.text}" if self.answers else self.text
 
 
-def quotes(text: str, whole: bool = True) -> tuple[Quote, ...]:
+def quotes(text: str, whole: bool = True, any_lead: bool = False) -> tuple[Quote, ...]:
     """Return what can be quoted of a passage's text, in order; no two overlap.
 
     `whole` asks for complete sentences; without it any readable line will do, for passages that hold nothing
-    better.
+    better. `any_lead` also takes code that no sentence announces, with an
+    empty lead: it needs a heading or text above it.
     """
     matter = _FRONT_MATTER.match(text)
     begin = matter.end() if matter else 0
     units = [unit for unit in split_sentences(text) if unit.start >= begin]
-    found = _apart([*_code_blocks(text, units), *_lists(text, units)])
+    found = _apart([*_code_blocks(text, units, any_lead), *_lists(text, units)])
     taken = [(quote.start, quote.end) for quote in found]
     asked, since = "", 0
     for unit in units:
@@ -126,16 +127,20 @@ def _one_line(words: str) -> str:
     return " ".join(words.split())
 
 
-def _code_blocks(text: str, units: list[Sentence]) -> Iterator[Quote]:
+def _code_blocks(text: str, units: list[Sentence], any_lead: bool) -> Iterator[Quote]:
     for before, unit in itertools.pairwise(units):
-        if unit.kind != "code" or before.kind not in ("prose", "list") or text[before.end : unit.start].strip():
+        if unit.kind != "code" or text[before.end : unit.start].strip():
             continue
-        lead = _one_line(before.text)
+        lead = _one_line(before.text) if before.kind in ("prose", "list") else ""
         lines = unit.text.splitlines()
         closed = len(lines) > 2 and lines[-1].strip()[:3] in ("```", "~~~")
         indented = unit.start > 0 and text[unit.start - 1] not in "\n"
-        if closed and not indented and len(unit.text) <= _LONGEST_BLOCK and _introduces(lead):
+        if not closed or indented or len(unit.text) > _LONGEST_BLOCK:
+            continue
+        if lead and _introduces(lead):
             yield Quote("code", lead, (unit.text,), before.start, unit.end)
+        elif any_lead:
+            yield Quote("code", "", (unit.text,), unit.start, unit.end)
 
 
 def _introduces(lead: str) -> bool:

@@ -11,7 +11,7 @@ from errata_kit.passages import Passage
 from errata_kit.text.questions import read_question
 from errata_kit.text.sentences import Sentence, split_sentences
 from errata_kit.text.terms import content_terms
-from services.generator.drafting.drafts import Draft, find_markers, read_citations
+from services.generator.drafting.drafts import CitedText, find_markers, read_citations
 from services.generator.drafting.extract import Extractor
 
 # Words that tie a sentence to the one before it. When that one is gone, they go; the sentence's own words
@@ -42,7 +42,7 @@ def refine(
     failed: Sequence[Claim],
     passages: Sequence[Passage],
     extractor: Extractor,
-) -> Draft:
+) -> CitedText:
     """Return the draft without its failing claims.
 
     Removed: each sentence, list item, table row or code block that a failing claim touches, with its
@@ -52,16 +52,22 @@ def refine(
     passages take its place or follow it. All else stays byte-identical.
     """
     units = split_sentences(draft)
-    gone = {place for claim in failed for place in _touched(draft, units, claim)}
-    gone |= _orphans(draft, units, gone)
-    text = _without(draft, units, gone) if gone else draft
+    gone = {place for claim in failed for place in touched_units(draft, units, claim)}
+    text = without_units(draft, units, gone)
     text = without_stray_markers(text, len(passages))
     if gone and not _answers(question, text):
         return _replaced(question, text, passages, extractor)
-    return Draft(text, read_citations(text, tuple(passage.passage_id for passage in passages)))
+    return CitedText(text, read_citations(text, tuple(passage.passage_id for passage in passages)))
 
 
-def _touched(draft: str, units: Sequence[Sentence], claim: Claim) -> set[int]:
+def without_units(draft: str, units: Sequence[Sentence], gone: set[int]) -> str:
+    """Return the draft without the units at some places, and without what they leave behind: list markers, lead-ins of a
+    vanished block, headings with nothing under them, an opening "However,". All else stays byte-identical.
+    """
+    return _without(draft, units, gone | _orphans(draft, units, gone)) if gone else draft
+
+
+def touched_units(draft: str, units: Sequence[Sentence], claim: Claim) -> set[int]:
     """Return the units that a claim is about: by its span, or by its words where the span fits nothing."""
     raw = draft.encode("utf-8", "surrogatepass")
     if 0 <= claim.span.start < claim.span.end <= len(raw):
@@ -207,10 +213,10 @@ def _answers(question: str, text: str) -> bool:
     return bool(left) and (not asked or not asked.isdisjoint(left))
 
 
-def _replaced(question: str, text: str, passages: Sequence[Passage], extractor: Extractor) -> Draft:
+def _replaced(question: str, text: str, passages: Sequence[Passage], extractor: Extractor) -> CitedText:
     extract = extractor.answer(question, passages)
     words = [unit for unit in split_sentences(text) if unit.kind != "heading"]
     if not words:
         return extract
     whole = f"{text}\n\n{extract.text}" if extract.text else text
-    return Draft(whole, read_citations(whole, tuple(passage.passage_id for passage in passages)))
+    return CitedText(whole, read_citations(whole, tuple(passage.passage_id for passage in passages)))

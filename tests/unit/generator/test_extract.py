@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata_kit.passages import Passage
-from services.generator.drafting.drafts import Draft, read_citations
+from services.generator.drafting.drafts import CitedText, read_citations
 from services.generator.drafting.extract import Extractor
 from services.generator.drafting.quotable import quotes
 
@@ -29,7 +29,7 @@ OPTIONS = Passage(
 EXTRACTOR = Extractor(None)
 
 
-def spans(draft: Draft) -> list[str]:
+def spans(draft: CitedText) -> list[str]:
     raw = draft.text.encode()
     return [raw[citation.span.start : citation.span.end].decode() for citation in draft.citations]
 
@@ -86,7 +86,7 @@ def test_a_leaning_sentence_brings_the_one_before_it() -> None:
     ],
 )
 def test_what_does_not_read_as_an_answer_is_not_quoted(text: str) -> None:
-    assert EXTRACTOR.answer("What is the run store?", [Passage("p", text)]) == Draft("")
+    assert EXTRACTOR.answer("What is the run store?", [Passage("p", text)]) == CitedText("")
 
 
 def test_without_whole_sentences_a_readable_line_is_better_than_nothing() -> None:
@@ -103,7 +103,7 @@ def test_a_code_block_that_the_chunk_cut_is_left_out() -> None:
 
 
 def test_no_passages_give_an_empty_draft() -> None:
-    assert EXTRACTOR.answer("What is a run?", []) == Draft("")
+    assert EXTRACTOR.answer("What is a run?", []) == CitedText("")
 
 
 WORDS = st.sampled_from(

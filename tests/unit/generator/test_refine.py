@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from errata_kit.grades import Claim, Verdict
 from errata_kit.passages import Passage, Span
 from errata_kit.text.sentences import byte_span, split_sentences
-from services.generator.drafting.drafts import Draft
+from services.generator.drafting.drafts import CitedText
 from services.generator.drafting.extract import Extractor
 from services.generator.drafting.refine import refine
 
@@ -26,7 +26,7 @@ def claim(draft: str, words: str) -> Claim:
     return failed_claim(words, *byte_span(draft, place, place + len(words)))
 
 
-def refined(draft: str, *words: str, question: str = QUESTION) -> Draft:
+def refined(draft: str, *words: str, question: str = QUESTION) -> CitedText:
     return refine(question, draft, [claim(draft, each) for each in words], PASSAGES, Extractor(None))
 
 
