@@ -1,8 +1,8 @@
-"""The other services over gRPC, as the ports of the answer workflow."""
+"""The other services over gRPC, as the ports of the workflows."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import grpc
 from errata.generator.v1 import generator_service_pb2 as generator_pb2
@@ -13,19 +13,26 @@ from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from errata_kit.drafts import Criterion
 from errata_kit.errors import ErrataError, ModelTruncated
 from errata_kit.grades import Claim, PassageGrade
 from errata_kit.passages import Passage
-from errata_kit.rpc import convert
+from errata_kit.rpc import convert, convert_drafts
 from errata_kit.rpc.channels import outgoing, reading
 from errata_kit.rpc.status import from_detail, from_rpc_error
-from services.orchestrator.workflows.answer.ports import (
+from services.orchestrator.workflows.ports import (
     BroadenedQuery,
+    DraftToReview,
+    DraftToRevise,
     GradedAnswer,
     PassageResult,
+    PassageSearch,
+    ReviewOfDraft,
     WrittenAnswer,
+    WrittenDraft,
 )
-from services.orchestrator.workflows.answer.state import AnswerRequest
+
+Whole = TypeVar("Whole")
 
 
 async def until_serving(channel: grpc.aio.Channel, name: str) -> None:
@@ -47,14 +54,14 @@ class RetrieverClient:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = retriever_grpc.RetrieverServiceStub(channel)
 
-    async def search(self, request: AnswerRequest, query: str) -> tuple[Passage, ...]:
+    async def search(self, search: PassageSearch) -> tuple[Passage, ...]:
         """The passages that fit the query, best first."""
         message = retriever_pb2.SearchRequest(
-            collection=request.collection,
-            query=query,
-            top_k=request.settings.top_k,
-            mode=convert.mode_to(request.settings.search_mode),
-            filter=convert.filter_to(request.filter),
+            collection=search.collection,
+            query=search.query,
+            top_k=search.top_k,
+            mode=convert.mode_to(search.mode),
+            filter=convert.filter_to(search.filter),
         )
         try:
             reply = await self._stub.Search(message, **outgoing())
@@ -102,6 +109,21 @@ class JudgeClient:
             raise from_rpc_error(error, "judge") from None
         return GradedAnswer(convert.answer_grade_from(reply.grade), convert.model_calls_from(reply.usage))
 
+    async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
+        """Scores, issues and suggestions."""
+        request = judge_pb2.ReviewDraftRequest(
+            task=draft.task,
+            draft=draft.text,
+            criteria=map(convert_drafts.criterion_to, draft.criteria),
+            overall_threshold=draft.overall_threshold,
+            passages=map(convert.passage_to, draft.passages),
+        )
+        try:
+            reply = await self._stub.ReviewDraft(request, **outgoing())
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, "judge") from None
+        return ReviewOfDraft(convert_drafts.review_from(reply.review), convert.model_calls_from(reply.usage))
+
 
 class GeneratorClient:
     """Writes."""
@@ -124,7 +146,7 @@ class GeneratorClient:
         request = generator_pb2.GenerateAnswerRequest(
             question=question, passages=[convert.passage_to(passage) for passage in passages]
         )
-        async for piece in _written(self._stub.GenerateAnswer(request, **outgoing())):
+        async for piece in _written(self._stub.GenerateAnswer(request, **outgoing()), _answer):
             yield piece
 
     async def refine_answer(
@@ -138,7 +160,34 @@ class GeneratorClient:
             failing_claims=[convert.claim_to(claim) for claim in failing],
             refinement_suggestion=suggestion,
         )
-        async for piece in _written(self._stub.RefineAnswer(request, **outgoing())):
+        async for piece in _written(self._stub.RefineAnswer(request, **outgoing()), _answer):
+            yield piece
+
+    async def write_draft(
+        self, task: str, passages: tuple[Passage, ...], criteria: tuple[Criterion, ...]
+    ) -> AsyncIterator[str | WrittenDraft]:
+        """Deltas, then the whole draft."""
+        request = generator_pb2.WriteDraftRequest(
+            task=task,
+            passages=map(convert.passage_to, passages),
+            criteria=map(convert_drafts.criterion_to, criteria),
+        )
+        async for piece in _written(self._stub.WriteDraft(request, **outgoing()), _draft):
+            yield piece
+
+    async def revise_draft(self, draft: DraftToRevise) -> AsyncIterator[str | WrittenDraft]:
+        """Deltas, then the whole revised draft."""
+        request = generator_pb2.ReviseDraftRequest(
+            task=draft.task,
+            draft=draft.text,
+            passages=map(convert.passage_to, draft.passages),
+            criteria=map(convert_drafts.criterion_to, draft.criteria),
+            issues=map(convert_drafts.issue_to, draft.issues),
+            suggestions=draft.suggestions,
+            failing_claims=map(convert.claim_to, draft.failing),
+            feedback=draft.feedback,
+        )
+        async for piece in _written(self._stub.ReviseDraft(request, **outgoing()), _draft):
             yield piece
 
 
@@ -148,17 +197,25 @@ def _passage_result(reply: judge_pb2.GradePassagesResponse) -> PassageResult:
     return PassageResult(reply.passage_id, result, convert.model_calls_from(reply.usage))
 
 
-async def _written(call: Any) -> AsyncIterator[str | WrittenAnswer]:
+def _answer(reply: Any) -> WrittenAnswer:
+    return WrittenAnswer(convert.answer_from(reply.answer), convert.model_calls_from(reply.usage))
+
+
+def _draft(reply: Any) -> WrittenDraft:
+    return WrittenDraft(convert_drafts.draft_from(reply.draft), convert.model_calls_from(reply.usage))
+
+
+async def _written(call: Any, whole: Callable[[Any], Whole]) -> AsyncIterator[str | Whole]:
     ended = False
     async with reading(call) as replies:
         try:
             async for reply in replies:
-                if reply.WhichOneof("result") == "answer":
-                    ended = True
-                    yield WrittenAnswer(convert.answer_from(reply.answer), convert.model_calls_from(reply.usage))
-                else:
+                if reply.WhichOneof("result") == "delta":
                     yield reply.delta
+                else:
+                    ended = True
+                    yield whole(reply)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, "generator") from None
     if not ended:
-        raise ModelTruncated("The generator's stream ended without the whole answer")
+        raise ModelTruncated("The generator's stream ended without the whole text")

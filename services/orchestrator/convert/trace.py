@@ -1,123 +1,12 @@
-"""The orchestrator's messages as domain values, and back. The contract's bounds are enforced here."""
-
-from dataclasses import replace
-from typing import Annotated, Any
+"""Trace events as messages."""
 
 from errata.errors.v1 import errors_pb2
-from errata.orchestrator.v1 import orchestrator_service_pb2 as service_pb2
 from errata.orchestrator.v1 import trace_pb2
-from pydantic import AfterValidator, Field
 
-from errata_kit.bounds import (
-    DEFAULT_COLLECTION,
-    KIB,
-    Bounded,
-    CollectionName,
-    PageSize,
-    Question,
-    invalid,
-    utf8_at_most,
-    validated,
-)
-from errata_kit.rpc import convert
-from errata_kit.search import Filter, SearchMode
+from errata_kit.rpc import convert, convert_drafts
 from services.orchestrator.runs import events
-from services.orchestrator.runs.store import Run, RunQuery, RunState
-from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerSettings
-
-
-def _empty_or_not_blank(text: str) -> str:
-    if text and not text.strip():
-        raise ValueError("must not be only white space")
-    return text
-
-
-class _Ask(Bounded):
-    question: Question
-    collection: CollectionName
-    settings: AnswerSettings
-    draft_answer: Annotated[str, AfterValidator(_empty_or_not_blank), utf8_at_most(64 * KIB)]
-    search_mode: SearchMode
-    filter: Filter | None
-
-
-class _RunName(Bounded):
-    run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-    after_sequence: Annotated[int, Field(ge=0)] = 0
-
-
-class _Listing(Bounded):
-    page_size: PageSize
-    page_token: Annotated[str, utf8_at_most(KIB)]
-    state: str
-    outcome: str
-
-
-def ask_from(message: service_pb2.AskRequest) -> AnswerRequest:
-    """What was asked. Raises InvalidFields."""
-    settings = {field.name: value for field, value in message.settings.ListFields() if field.name != "search_mode"}
-    asked = validated(
-        _Ask,
-        {
-            "question": message.question,
-            "collection": message.collection or DEFAULT_COLLECTION,
-            "settings": settings,
-            "draft_answer": message.draft_answer,
-        },
-        {
-            "search_mode": lambda: convert.mode_from(message.settings.search_mode, "settings.search_mode"),
-            "filter": lambda: convert.filter_from(message.filter),
-        },
-    )
-    return AnswerRequest(
-        question=asked.question,
-        collection=asked.collection,
-        settings=replace(asked.settings, search_mode=asked.search_mode),
-        draft_answer=asked.draft_answer,
-        filter=asked.filter,
-    )
-
-
-def run_name_from(run_id: str, after_sequence: int = 0) -> tuple[str, int]:
-    """A run's id and where to go on. Raises InvalidFields."""
-    named = validated(_RunName, {"run_id": run_id.lower(), "after_sequence": after_sequence})
-    return named.run_id, named.after_sequence
-
-
-def run_query_from(message: service_pb2.ListRunsRequest) -> RunQuery:
-    """Which runs to list. Raises InvalidFields."""
-    listing = validated(
-        _Listing,
-        {"page_size": message.page_size, "page_token": message.page_token},
-        {
-            "state": lambda: _enum_name(service_pb2.RunState, message.state, "state", "RUN_STATE_"),
-            "outcome": lambda: _enum_name(trace_pb2.Outcome, message.outcome, "outcome", "OUTCOME_"),
-        },
-    )
-    return RunQuery(
-        page_size=listing.page_size,
-        page_token=listing.page_token,
-        state=RunState(listing.state) if listing.state else None,
-        outcome=events.Outcome(listing.outcome) if listing.outcome else None,
-    )
-
-
-def run_to(run: Run) -> service_pb2.Run:
-    """A run as a message."""
-    message = service_pb2.Run(
-        run_id=run.run_id,
-        workflow=run.workflow,
-        state=f"RUN_STATE_{run.state.value}",
-        question=run.question,
-        collection=run.collection,
-        create_time=convert.timestamp(run.create_time),
-        last_sequence=run.last_sequence,
-    )
-    if run.result is not None:
-        message.MergeFrom(service_pb2.Run(outcome=_outcome_to(run.result.outcome)))
-    if run.finish_time is not None:
-        message.finish_time.CopyFrom(convert.timestamp(run.finish_time))
-    return message
+from services.orchestrator.workflows.answer.state import AnswerSettings
+from services.orchestrator.workflows.compose.state import ComposeSettings
 
 
 def event_to(event: events.TraceEvent) -> trace_pb2.TraceEvent:
@@ -128,6 +17,23 @@ def event_to(event: events.TraceEvent) -> trace_pb2.TraceEvent:
     match event.payload:
         case events.RunStarted() as payload:
             message.run_started.CopyFrom(_started_to(payload))
+        case events.RunResumed() as payload:
+            message.run_resumed.takeover = payload.takeover
+            message.run_resumed.replica = payload.replica
+        case events.RunFinished() as payload:
+            message.run_finished.CopyFrom(finished_to(payload))
+        case events.AnswerDelta() as payload:
+            message.answer_delta.text = payload.text
+            message.answer_delta.refinement = payload.refinement
+            message.answer_delta.attempt = payload.attempt
+        case payload:
+            _fill_answer_step(message, payload)
+            _fill_compose_step(message, payload)
+    return message
+
+
+def _fill_answer_step(message: trace_pb2.TraceEvent, step: events.Payload) -> None:
+    match step:
         case events.PassagesRetrieved() as payload:
             message.passages_retrieved.retrieval = payload.retrieval
             message.passages_retrieved.query = payload.query
@@ -140,9 +46,7 @@ def event_to(event: events.TraceEvent) -> trace_pb2.TraceEvent:
             message.query_broadened.previous_query = payload.previous_query
             message.query_broadened.query = payload.query
             message.query_broadened.removed_terms.extend(payload.removed_terms)
-        case events.AnswerDelta() as payload:
-            message.answer_delta.text = payload.text
-            message.answer_delta.refinement = payload.refinement
+            message.query_broadened.exhausted = payload.exhausted
         case events.AnswerDrafted() as payload:
             message.answer_drafted.answer.CopyFrom(convert.answer_to(payload.answer))
             message.answer_drafted.supplied = payload.supplied
@@ -157,22 +61,77 @@ def event_to(event: events.TraceEvent) -> trace_pb2.TraceEvent:
             message.answer_refined.answer.CopyFrom(convert.answer_to(payload.answer))
             message.answer_refined.corrected_claim_ids.extend(payload.corrected_claim_ids)
             message.answer_refined.previous_text = payload.previous_text
-        case events.RunFinished() as payload:
-            message.run_finished.CopyFrom(finished_to(payload))
-    return message
+
+
+def _fill_compose_step(message: trace_pb2.TraceEvent, step: events.Payload) -> None:
+    match step:
+        case events.DraftWritten() as payload:
+            message.draft_written.draft.CopyFrom(convert_drafts.draft_to(payload.draft))
+            message.draft_written.supplied = payload.supplied
+            message.draft_written.passage_ids.extend(payload.passage_ids)
+        case events.DraftReviewed() as payload:
+            message.draft_reviewed.CopyFrom(_reviewed_to(payload))
+        case events.DraftRevised() as payload:
+            message.draft_revised.revision = payload.revision
+            message.draft_revised.draft.CopyFrom(convert_drafts.draft_to(payload.draft))
+            message.draft_revised.from_revision = payload.from_revision
+            message.draft_revised.requested.extend(payload.requested)
+            message.draft_revised.feedback = payload.feedback
+        case events.ApprovalRequested() as payload:
+            message.approval_requested.approval = payload.approval
+            message.approval_requested.revision = payload.revision
+            message.approval_requested.draft.CopyFrom(convert_drafts.draft_to(payload.draft))
+            message.approval_requested.overall_score = payload.overall_score
+        case events.ApprovalDecided() as payload:
+            message.approval_decided.CopyFrom(
+                trace_pb2.ApprovalDecided(
+                    approval=payload.approval,
+                    decision=f"APPROVAL_DECISION_{payload.decision.value}",
+                    feedback=payload.feedback,
+                    principal=payload.principal,
+                )
+            )
+
+
+def _reviewed_to(payload: events.DraftReviewed) -> trace_pb2.DraftReviewed:
+    return trace_pb2.DraftReviewed(
+        revision=payload.revision,
+        review=convert_drafts.review_to(payload.review),
+        faithfulness=None if payload.faithfulness is None else convert.answer_grade_to(payload.faithfulness),
+        passed=payload.passed,
+        shortfalls=map(convert_drafts.shortfall_to, payload.shortfalls),
+        regressions=[
+            trace_pb2.Regression(
+                criterion=item.criterion,
+                previous_score=item.previous_score,
+                score=item.score,
+                threshold=item.threshold,
+            )
+            for item in payload.regressions
+        ],
+        best_revision=payload.best_revision,
+    )
 
 
 def finished_to(payload: events.RunFinished) -> trace_pb2.RunFinished:
     """The terminal event as a message."""
     message = trace_pb2.RunFinished(
-        outcome=_outcome_to(payload.outcome),
+        outcome=outcome_to(payload.outcome),
         cited_passages=[convert.passage_to(passage) for passage in payload.cited_passages],
         faithfulness_score=payload.faithfulness_score,
         retrievals=payload.retrievals,
         refinements=payload.refinements,
         elapsed=convert.duration(payload.elapsed_seconds),
         usage=convert.usage_to(payload.model_calls),
+        approved=payload.approved,
+        shortfalls=map(convert_drafts.shortfall_to, payload.shortfalls),
+        revisions=payload.revisions,
+        best_revision=payload.best_revision,
     )
+    if payload.draft is not None:
+        message.draft.CopyFrom(convert_drafts.draft_to(payload.draft))
+    if payload.review is not None:
+        message.review.CopyFrom(convert_drafts.review_to(payload.review))
     if payload.answer is not None:
         message.answer.CopyFrom(convert.answer_to(payload.answer))
     if payload.error is not None:
@@ -187,21 +146,45 @@ def finished_to(payload: events.RunFinished) -> trace_pb2.RunFinished:
 
 
 def _started_to(payload: events.RunStarted) -> trace_pb2.RunStarted:
-    settings = payload.settings
-    return trace_pb2.RunStarted(
+    message = trace_pb2.RunStarted(
         workflow=payload.workflow,
         question=payload.question,
         collection=payload.collection,
         draft_supplied=payload.draft_supplied,
-        settings=trace_pb2.AnswerSettings(
-            top_k=settings.top_k,
-            relevance_threshold=settings.relevance_threshold,
-            min_relevant=settings.min_relevant,
-            max_retrievals=settings.max_retrievals,
-            faithfulness_threshold=settings.faithfulness_threshold,
-            max_refinements=settings.max_refinements,
-            search_mode=convert.mode_to(settings.search_mode),
-        ),
+        criteria=map(convert_drafts.criterion_to, payload.criteria),
+        require_approval=payload.require_approval,
+        principal=payload.principal,
+        max_cost_micros=payload.max_cost_micros,
+        max_tokens=payload.max_tokens,
+    )
+    match payload.settings:
+        case AnswerSettings() as settings:
+            message.settings.CopyFrom(_answer_settings_to(settings))
+        case ComposeSettings() as settings:
+            message.compose_settings.CopyFrom(_compose_settings_to(settings))
+    return message
+
+
+def _answer_settings_to(settings: AnswerSettings) -> trace_pb2.AnswerSettings:
+    return trace_pb2.AnswerSettings(
+        top_k=settings.top_k,
+        relevance_threshold=settings.relevance_threshold,
+        min_relevant=settings.min_relevant,
+        max_retrievals=settings.max_retrievals,
+        faithfulness_threshold=settings.faithfulness_threshold,
+        max_refinements=settings.max_refinements,
+        search_mode=convert.mode_to(settings.search_mode),
+    )
+
+
+def _compose_settings_to(settings: ComposeSettings) -> trace_pb2.ComposeSettings:
+    return trace_pb2.ComposeSettings(
+        overall_threshold=settings.overall_threshold,
+        max_revisions=settings.max_revisions,
+        top_k=settings.top_k,
+        relevance_threshold=settings.relevance_threshold,
+        faithfulness_threshold=settings.faithfulness_threshold,
+        search_mode=convert.mode_to(settings.search_mode),
     )
 
 
@@ -222,14 +205,6 @@ def _failure_to(failure: events.Failure) -> errors_pb2.ErrorDetail:
     )
 
 
-def _outcome_to(outcome: events.Outcome) -> str:
+def outcome_to(outcome: events.Outcome) -> str:
+    """An outcome as the enum's name."""
     return f"OUTCOME_{outcome.value}"
-
-
-def _enum_name(enum: Any, value: int, field: str, prefix: str) -> str:
-    """The name without its prefix; empty for unspecified. Raises InvalidFields for a number that the enum lacks."""
-    try:
-        name = str(enum.Name(value)).removeprefix(prefix)
-    except ValueError:
-        raise invalid(field, "is not a value of its enum") from None
-    return "" if name == "UNSPECIFIED" else name

@@ -1,204 +1,375 @@
-"""The run engine: starts runs, drives them, shows them to watchers and ends them. It knows no workflow's steps."""
+"""The run engine: starts runs, takes runs up, drives them and ends them. It knows no workflow's steps."""
 
 import asyncio
-import datetime
+import contextlib
+import sqlite3
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
+import psycopg
 import uuid_utils
+from sqlalchemy.exc import SQLAlchemyError
 
-from errata_kit.calls import within_run
-from errata_kit.errors import DeadlineExceeded, Draining, ErrataError, Reason, RunCancelled
+from errata_kit.calls import current_call, enter_call, stop_task
+from errata_kit.errors import DeadlineExceeded, Draining, ErrataError, Reason, RunCancelled, ServiceUnavailable
 from errata_kit.logs import get_logger
 from errata_kit.metrics import Metrics
 from services.orchestrator.runs.events import (
-    AnswerDelta,
-    Failure,
-    Outcome,
-    Payload,
+    ApprovalDecided,
+    ApprovalRequested,
     RunFinished,
-    RunStarted,
+    RunResumed,
     TraceEvent,
 )
 from services.orchestrator.runs.feed import Feed
-from services.orchestrator.runs.store import Run, RunStore
+from services.orchestrator.runs.keeping import LeaseKeeper
+from services.orchestrator.runs.run import ClaimedRun, Lease, LeaseLost, Run, RunOptions, RunState
+from services.orchestrator.runs.signals import Signals
+from services.orchestrator.runs.store.store import RunStore
+from services.orchestrator.runs.store.writer import CANCEL_MARK
+from services.orchestrator.runs.trace import Recording, RunTrace
+from services.orchestrator.runs.watching import Watching
+from services.orchestrator.runs.workflow import Workflow
 
 # The run ends this much before its caller's deadline, so that the terminal event still reaches the caller.
 _DEADLINE_MARGIN_SECONDS: Final = 0.05
+_MOST_TAKEN_AT_ONCE: Final = 16
+# The database of runs or checkpoints: what they raise says nothing about the run.
+_STORAGE_ERRORS: Final = (psycopg.Error, sqlite3.Error, SQLAlchemyError)
 
 _log = get_logger("errata.runs")
 
 
-class Workflow(Protocol):
-    """What the engine drives. Request types are the workflow's own."""
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Seconds, all of them. replica: this process, different after each start.
 
-    @property
-    def name(self) -> str:
-        """The name under which it is registered."""
-        ...
+    timeout: the longest run. lease: until another replica may take a run up. outage: how long a service may be away.
+    max_takeovers: a run that has changed hands more often is ended, for it may be what kills its replicas.
+    """
 
-    def started(self, request: Any) -> RunStarted:
-        """The first event of a run."""
-        ...
-
-    async def run(self, run_id: str, request: Any, emit: Callable[[Payload], Awaitable[None]]) -> RunFinished:
-        """Work, emitting events, and return the terminal event. Raises ErrataError for failures."""
-        ...
+    replica: str
+    timeout: float
+    lease: float
+    outage: float
+    max_takeovers: int = 10
 
 
 @dataclass(slots=True)
 class _Active:
-    """A run under way in this process."""
+    """A run under way in this process. attached: callers whose leaving may cancel it. released: let go, not ended."""
 
     feed: Feed
-    task: asyncio.Task[None]
+    workflow: str
+    lease: Lease
+    task: asyncio.Task[None] | None = None
     end: ErrataError | None = None
+    released: bool = False
+    ended: bool = False
+    attached: int = 0
 
 
 class RunEngine:
-    """Drives the runs of this process. Create it inside a running event loop."""
+    """Drives the runs of this process. Create it inside a running event loop, and close it."""
 
-    def __init__(self, store: RunStore, workflows: tuple[Workflow, ...], metrics: Metrics, timeout_seconds: float) -> None:
+    def __init__(
+        self, store: RunStore, signals: Signals, workflows: tuple[Workflow, ...], metrics: Metrics, settings: EngineSettings
+    ) -> None:
         self._store = store
+        self._signals = signals
         self._workflows = {workflow.name: workflow for workflow in workflows}
         self._metrics = metrics
-        self._timeout = timeout_seconds
+        self._settings = settings
         self._active: dict[str, _Active] = {}
         self._draining = False
+        self._free = asyncio.Event()
+        self._watching = Watching(store, signals, self._feed_of, lambda: self._draining)
+        self._keeper = LeaseKeeper(store, settings.lease, self._lose, lambda lease: self._interrupt(lease.run_id))
+        self._taking = asyncio.create_task(self._take_over(), name="takeovers")
+        self._others: set[asyncio.Task[Any]] = set()
+        signals.on_news(self._heard)
 
-    async def start(self, workflow_name: str, request: Any, seconds: float | None) -> str:
-        """Start a run and return its id. seconds: until the caller's deadline; the service's own limit holds as well."""
+    async def start(self, workflow_name: str, request: Any, options: RunOptions) -> tuple[str, bool]:
+        """Start a run. Returns its id, and whether it is new: with a request_id it may have been started before.
+
+        A caller that is cancelled while this waits has still started the run, which then goes on or is cancelled by whoever
+        finds its lease without a worker.
+        """
         if self._draining:
             raise Draining("The orchestrator is shutting down", retry_after=1.0)
-        workflow = self._workflows[workflow_name]
-        run_id = str(uuid_utils.uuid7())
-        limit = self._timeout if seconds is None else min(self._timeout, max(0.0, seconds - _DEADLINE_MARGIN_SECONDS))
-        await self._store.create(run_id, workflow.started(request))
-        task = asyncio.create_task(self._drive(workflow, run_id, request, limit), name=f"run-{run_id}")
-        self._active[run_id] = _Active(Feed(), task)
-        task.add_done_callback(lambda _: self._abandoned(run_id))
-        self._metrics.runs_in_flight.labels(workflow_name).inc()
-        return run_id
+        starting = self._spawn(self._start(self._workflows[workflow_name], request, options))
+        return await asyncio.shield(starting)
 
-    async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[TraceEvent, None]:
-        """Stored events behind after, then live ones and deltas, until the run has ended. RunNotFound without the run."""
+    def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[TraceEvent, None]:
+        """The trace behind a sequence number, replayed and then live, until the run has ended. See watching.py."""
+        return self._watching.watch(run_id, after)
+
+    @contextlib.contextmanager
+    def attached(self, run_id: str, *, cancels: bool) -> Iterator[None]:
+        """Inside the block a caller is attached to a run. When the last one leaves, cancels says what becomes of the run."""
         active = self._active.get(run_id)
-        if active is None:
-            for event in await self._store.events(run_id, after):
-                yield event
-            return
-        watcher = active.feed.subscribe()
+        if active is not None:
+            active.attached += 1
         try:
-            for event in await self._store.events(run_id, after):
-                after = event.sequence
-                yield event
-            while (live := await watcher.next()) is not None:
-                # What was replayed may have been published meanwhile, too.
-                if live.sequence == 0 or live.sequence > after:
-                    after = max(after, live.sequence)
-                    yield live
-            # A run that ended as it should has told its feed already; anything else is raised here.
-            await asyncio.shield(active.task)
+            yield
         finally:
-            active.feed.unsubscribe(watcher)
+            if active is not None:
+                active.attached -= 1
+                gone = active.attached == 0 and cancels and self._active.get(run_id) is active and not self._draining
+                if gone:
+                    self._interrupt(run_id)
 
     async def cancel(self, run_id: str) -> Run:
-        """Stop a run and wait until it has ended. One that has ended stays as it is. RunNotFound without the run."""
-        await self._end(run_id, RunCancelled("The run was cancelled"))
+        """Stop a run, wherever it is worked on, and return it once it has ended. A run that has ended stays as it is.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ServiceUnavailable: the replica that works on it did not react in the time of two leases.
+        """
+        run = await self._store.get(run_id)
+        if run.state is RunState.FINISHED:
+            return run
+        active = self._active.get(run_id)
+        if active is not None and active.task is not None:
+            self._interrupt(run_id)
+            await asyncio.wait([active.task])
+        else:
+            await self._store.request_cancel(run_id)
+            waiting = await self._store.claim_waiting(run_id, self._settings.timeout)
+            if waiting is not None:
+                self._resume(waiting, time.monotonic())
+            await self._until_ended(run_id)
         return await self._store.get(run_id)
 
-    async def drain(self, grace_seconds: float) -> None:
-        """Start nothing new, give what runs this long to finish, then end the rest."""
+    async def decide(self, run_id: str, decided: ApprovalDecided) -> Run:
+        """Hand a person's decision over and go on with the run.
+
+        Raises:
+            RunNotFound, RunNotWaiting: as RunStore.decide.
+        """
+        if self._draining:
+            raise Draining("The orchestrator is shutting down", retry_after=1.0)
+        since = time.monotonic()
+        self._resume(await self._store.decide(run_id, decided, self._settings.timeout), since)
+        return await self._store.get(run_id)
+
+    async def drain(self, grace: float) -> None:
+        """Take no new runs, let those under way finish within the grace, and let the others go for another replica."""
         self._draining = True
-        tasks = [active.task for active in self._active.values()]
+        await stop_task(self._taking)
+        tasks = [active.task for active in self._active.values() if active.task is not None]
+        if tasks and grace > 0:
+            await asyncio.wait(tasks, timeout=grace)
+        left = list(self._active.values())
+        for active in left:
+            self._let_go(active)
+        tasks = [active.task for active in left if active.task is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=grace_seconds)
-        error = Draining("The orchestrator shut down before the run could finish")
-        await asyncio.gather(*(self._end(run_id, error) for run_id in tuple(self._active)))
+            await asyncio.wait(tasks)
+        await self._store.release(tuple(active.lease for active in left))
 
-    async def _end(self, run_id: str, error: ErrataError) -> None:
-        active = self._active.get(run_id)
-        if active is None:
+    async def aclose(self) -> None:
+        """Stop. Runs under way are let go."""
+        with contextlib.suppress(ErrataError, *_STORAGE_ERRORS):
+            await self.drain(0)
+        await self._keeper.aclose()
+        for task in list(self._others):
+            await stop_task(task)
+
+    async def _start(self, workflow: Workflow, request: Any, options: RunOptions) -> tuple[str, bool]:
+        run_id, since = str(uuid_utils.uuid7()), time.monotonic()
+        seconds = options.seconds
+        limit = self._settings.timeout
+        if seconds is not None:
+            limit = min(limit, max(0.0, seconds - _DEADLINE_MARGIN_SECONDS))
+        started = workflow.started(request, options)
+        created = await self._store.create(run_id, workflow.dump(request), started, options, limit)
+        if created.event is None:
+            return created.run_id, False
+        lease = Lease(run_id, self._settings.replica, 1)
+        active = self._enter(workflow, lease, since, (created.event,))
+        trace = RunTrace(lease, self._recording(active), (created.event,), budget=options.budget)
+        self._drive_on(active, self._drive(workflow, request, trace, limit - (time.monotonic() - since)))
+        return run_id, True
+
+    def _resume(self, claimed: ClaimedRun, since: float) -> None:
+        workflow = self._workflows.get(claimed.workflow)
+        if workflow is None:
+            # A newer build has started it; such a replica will take it up.
+            _log.warning("unknown_workflow", workflow=claimed.workflow, run_id=claimed.lease.run_id)
+            self._spawn(self._store.release((claimed.lease,)))
             return
-        if active.end is None:
-            active.end = error
-            active.task.cancel()
-        await asyncio.wait([active.task])
+        active = self._enter(workflow, claimed.lease, since, claimed.events)
+        self._drive_on(active, self._go_on(workflow, claimed, active))
 
-    async def _drive(self, workflow: Workflow, run_id: str, request: Any, limit: float) -> None:
-        started = time.monotonic()
-        result: RunFinished
-        progress = _Progress()
-        with within_run(run_id, limit):
-
-            async def emit(payload: Payload) -> None:
-                progress.note(payload)
-                await self._emit(run_id, payload)
-
+    async def _go_on(self, workflow: Workflow, claimed: ClaimedRun, active: _Active) -> None:
+        trace = RunTrace(
+            claimed.lease,
+            self._recording(active),
+            claimed.events,
+            claimed.model_calls,
+            budget=claimed.budget,
+            attempt=claimed.takeovers,
+        )
+        request = workflow.load(claimed.request)
+        if claimed.resumed:
+            self._metrics.lease_takeovers.inc()
+            _log.warning("run_taken_up", run_id=claimed.lease.run_id, takeovers=claimed.takeovers)
             try:
-                async with asyncio.timeout(limit):
-                    result = await workflow.run(run_id, request, emit)
-            except asyncio.CancelledError:
-                active = self._active[run_id]
-                result = _failed(active.end or RunCancelled("The run was cancelled"))
-            except TimeoutError:
-                result = _failed(DeadlineExceeded(f"The run did not finish within {limit:.1f} s"))
-            except ErrataError as error:
-                _log.warning("run_failed", reason=error.why.value, detail=error.detail[:2000])
-                result = _failed(error)
-            except Exception:
-                _log.exception("run_broke")
-                result = _failed(ErrataError())
-            elapsed = time.monotonic() - started
-            result = replace(result, elapsed_seconds=elapsed)
-            if result.error is not None:
-                result = replace(result, retrievals=progress.retrievals, refinements=progress.refinements)
-            # The terminal event is stored even when somebody cancels again right now.
-            await asyncio.shield(self._finish(workflow.name, run_id, result))
+                await trace.record(RunResumed(claimed.takeovers, self._settings.replica), takeovers=claimed.takeovers)
+            except (LeaseLost, ServiceUnavailable):
+                return
+        if claimed.cancelled:
+            active.end = active.end or RunCancelled("The run was cancelled")
+        if claimed.takeovers > self._settings.max_takeovers:
+            active.end = ErrataError("The run was given up: it has changed hands too often")
+        await self._drive(workflow, request, trace, claimed.seconds, active.end)
 
-    def _abandoned(self, run_id: str) -> None:
-        # Only what is no Exception, such as the interpreter's exit, leaves a run without its terminal event.
-        active = self._active.pop(run_id, None)
-        if active is not None:
-            active.feed.close()
-
-    async def _finish(self, workflow: str, run_id: str, result: RunFinished) -> None:
+    async def _drive(
+        self, workflow: Workflow, request: Any, trace: RunTrace, limit: float, already: ErrataError | None = None
+    ) -> None:
+        """Work on a run until it ends, waits, or is no longer ours."""
+        run_id = trace.lease.run_id
+        # The task is the run's own. The deadline of the call that it came from is in the limit, if it is to hold at all.
+        enter_call(run_id, current_call().trace_id, max(0.0, limit))
         try:
-            await self._emit(run_id, result)
-        finally:
-            self._active.pop(run_id).feed.close()
-            self._metrics.runs_in_flight.labels(workflow).dec()
-        self._metrics.runs.labels(workflow, result.outcome.value).inc()
-        self._metrics.run_seconds.labels(workflow).observe(result.elapsed_seconds)
+            ended = await self._result(workflow, request, trace, limit, already)
+            # The end is stored even when somebody cancels again right now.
+            await asyncio.shield(self._spawn(self._store_end(workflow, trace, ended)))
+        except (LeaseLost, asyncio.CancelledError):
+            _log.warning("run_let_go", run_id=run_id)
+        except (ServiceUnavailable, *_STORAGE_ERRORS) as error:
+            # Whoever reaches the database next goes on from the last checkpoint.
+            _log.error("run_unstorable", run_id=run_id, error=type(error).__name__, detail=str(error)[:500])
+
+    async def _result(
+        self, workflow: Workflow, request: Any, trace: RunTrace, limit: float, already: ErrataError | None
+    ) -> RunFinished | ApprovalRequested:
+        active = self._active[trace.lease.run_id]
+        try:
+            if already is not None:
+                raise already
+            if limit <= 0:
+                raise TimeoutError
+            async with asyncio.timeout(limit):
+                return await workflow.run(request, trace)
+        except asyncio.CancelledError:
+            if active.released or active.end is None:
+                raise
+            return workflow.broken_off(request, trace, active.end)
+        except TimeoutError:
+            error: ErrataError = DeadlineExceeded(f"The run did not finish within {max(0.0, limit):.1f} s")
+        except ErrataError as raised:
+            if raised.metadata.get("service") == "database":
+                raise
+            if raised.why not in {Reason.CANCELLED, Reason.BUDGET_EXHAUSTED}:
+                _log.warning("run_failed", reason=raised.why.value, detail=raised.detail[:2000])
+            error = raised
+        except (LeaseLost, *_STORAGE_ERRORS):
+            raise
+        except Exception:
+            _log.exception("run_broke")
+            error = ErrataError()
+        return workflow.broken_off(request, trace, error)
+
+    async def _store_end(self, workflow: Workflow, trace: RunTrace, ended: RunFinished | ApprovalRequested) -> None:
+        if isinstance(ended, ApprovalRequested):
+            released: dict[str, Any] = {"lease_owner": None, "lease_expires": 0.0}
+            await trace.record(ended, state=RunState.WAITING.value, approval=ended.approval, **released)
+            self._active[trace.lease.run_id].ended = True
+            return
+        result = await trace.finish(ended)
+        self._active[trace.lease.run_id].ended = True
+        self._metrics.runs.labels(workflow.name, result.outcome.value).inc()
+        self._metrics.run_seconds.labels(workflow.name).observe(result.elapsed_seconds)
         self._metrics.retrievals.inc(result.retrievals)
         self._metrics.refinements.inc(result.refinements)
+        self._metrics.revisions.inc(result.revisions)
         _log.info("run_finished", outcome=result.outcome.value, seconds=round(result.elapsed_seconds, 3))
 
-    async def _emit(self, run_id: str, payload: Payload) -> None:
-        if isinstance(payload, AnswerDelta):
-            event = TraceEvent(run_id, 0, datetime.datetime.now(datetime.UTC), payload)
-        else:
-            event = await self._store.append(run_id, payload)
-        self._active[run_id].feed.publish(event)
+    def _enter(self, workflow: Workflow, lease: Lease, since: float, stored: tuple[TraceEvent, ...]) -> _Active:
+        active = self._active[lease.run_id] = _Active(Feed(stored), workflow.name, lease)
+        self._keeper.add(lease, since)
+        self._metrics.runs_in_flight.labels(workflow.name).inc()
+        return active
 
+    def _drive_on(self, active: _Active, work: Any) -> None:
+        run_id = active.lease.run_id
+        active.task = asyncio.create_task(work, name=f"run-{run_id}")
+        active.task.add_done_callback(lambda task: self._leave(active, task))
 
-@dataclass(slots=True)
-class _Progress:
-    """Counts of a run that did not reach its own end."""
+    def _leave(self, active: _Active, task: asyncio.Task[None]) -> None:
+        self._active.pop(active.lease.run_id, None)
+        self._keeper.drop(active.lease)
+        self._metrics.runs_in_flight.labels(active.workflow).dec()
+        active.feed.close()
+        self._signals.ring(active.lease.run_id)
+        if active.end is not None and not active.ended and not active.released:
+            # It was to be cancelled before it had begun to work, or could not be stored: whoever takes it up must know.
+            self._spawn(self._store.request_cancel(active.lease.run_id))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("run_task_broke", run_id=active.lease.run_id, error=repr(error)[:500])
 
-    retrievals: int = 0
-    refinements: int = 0
+    def _feed_of(self, run_id: str) -> Feed | None:
+        active = self._active.get(run_id)
+        return None if active is None else active.feed
 
-    def note(self, payload: Payload) -> None:
-        self.retrievals = max(self.retrievals, getattr(payload, "retrieval", 0))
-        self.refinements = max(self.refinements, getattr(payload, "refinement", 0))
+    def _recording(self, active: _Active) -> Recording:
+        def publish(event: TraceEvent) -> None:
+            active.feed.publish(event)
 
+        return Recording(self._store, self._keeper, publish, self._settings.outage)
 
-def _failed(error: ErrataError) -> RunFinished:
-    outcome = {
-        Reason.CANCELLED: Outcome.CANCELLED,
-        Reason.DEADLINE_EXCEEDED: Outcome.DEADLINE_EXCEEDED,
-    }.get(error.why, Outcome.FAILED)
-    return RunFinished(outcome=outcome, error=Failure(error.why, error.message, dict(error.metadata)))
+    async def _take_over(self) -> None:
+        pause = max(0.05, self._settings.lease / 10)
+        while True:
+            self._free.clear()
+            try:
+                since = time.monotonic()
+                for claimed in await self._store.claim_expired(_MOST_TAKEN_AT_ONCE):
+                    self._resume(claimed, since)
+            except (ServiceUnavailable, *_STORAGE_ERRORS) as error:
+                _log.warning("takeover_failed", error=type(error).__name__, detail=str(error)[:300])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._free.wait()
+
+    def _heard(self, payload: str) -> None:
+        if not payload:
+            self._free.set()
+        elif payload.startswith(CANCEL_MARK):
+            self._interrupt(payload.removeprefix(CANCEL_MARK))
+
+    def _interrupt(self, run_id: str) -> None:
+        active = self._active.get(run_id)
+        if active is not None and active.end is None and active.task is not None:
+            active.end = RunCancelled("The run was cancelled")
+            active.task.cancel()
+
+    def _lose(self, lease: Lease) -> None:
+        active = self._active.get(lease.run_id)
+        if active is not None and active.lease == lease:
+            self._let_go(active)
+
+    def _let_go(self, active: _Active) -> None:
+        active.released = True
+        if active.task is not None:
+            active.task.cancel()
+
+    async def _until_ended(self, run_id: str) -> None:
+        patience = 2 * self._settings.lease
+        try:
+            async with asyncio.timeout(patience), contextlib.aclosing(self.watch(run_id)) as trace:
+                async for _ in trace:
+                    pass
+        except TimeoutError:
+            message = f"The replica that works on the run did not react within {patience:.0f} s"
+            raise ServiceUnavailable(message, metadata={"service": "orchestrator"}) from None
+
+    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+        return task

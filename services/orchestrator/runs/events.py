@@ -5,11 +5,13 @@ from enum import StrEnum
 
 from pydantic.dataclasses import dataclass
 
-from errata_kit.errors import Reason
+from errata_kit.drafts import Criterion, DraftReview, Shortfall
+from errata_kit.errors import ErrataError, Reason
 from errata_kit.grades import AnswerGrade, Claim, PassageGrade
-from errata_kit.passages import Answer, Passage
+from errata_kit.passages import Answer, Draft, Passage
 from errata_kit.usage import ModelCall
 from services.orchestrator.workflows.answer.state import AnswerSettings
+from services.orchestrator.workflows.compose.state import ComposeSettings
 
 
 class Outcome(StrEnum):
@@ -22,6 +24,19 @@ class Outcome(StrEnum):
     DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
     CANCELLED = "CANCELLED"
     FAILED = "FAILED"
+    APPROVED = "APPROVED"
+    MAX_REVISIONS_REACHED = "MAX_REVISIONS_REACHED"
+    REJECTED = "REJECTED"
+    BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+
+
+def outcome_of(error: ErrataError) -> Outcome:
+    """How a run ends that an error has broken off."""
+    return {
+        Reason.CANCELLED: Outcome.CANCELLED,
+        Reason.DEADLINE_EXCEEDED: Outcome.DEADLINE_EXCEEDED,
+        Reason.BUDGET_EXHAUSTED: Outcome.BUDGET_EXHAUSTED,
+    }.get(error.why, Outcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +50,26 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """First event."""
+    """First event. question is the task of a compose run. settings are the workflow's own, None for one without."""
 
     workflow: str
     question: str
     collection: str
-    settings: AnswerSettings
+    settings: AnswerSettings | ComposeSettings | None
     draft_supplied: bool
+    criteria: tuple[Criterion, ...] = ()
+    require_approval: bool = False
+    principal: str = ""
+    max_cost_micros: int | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """A replica has taken the run up from another. takeover counts from 1."""
+
+    takeover: int
+    replica: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +80,11 @@ class PassagesRetrieved:
     query: str
     passages: tuple[Passage, ...]
     new_passage_ids: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.retrieval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +97,35 @@ class PassageGraded:
     grade: PassageGrade | None = None
     error: Failure | None = None
 
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is: a passage is graded once a run."""
+        return self.passage_id
+
 
 @dataclass(frozen=True, slots=True)
 class QueryBroadened:
-    """Another query will be tried."""
+    """Another query will be tried, or none is left: exhausted, with an empty query."""
 
     broadening: int
     previous_query: str
     query: str
     removed_terms: tuple[str, ...]
+    exhausted: bool = False
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.broadening)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerDelta:
-    """A piece of text as it is written; ephemeral."""
+    """A piece of text as it is written; ephemeral. A higher attempt starts the text anew."""
 
     text: str
     refinement: int
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +135,11 @@ class AnswerDrafted:
     answer: Answer
     supplied: bool
     passage_ids: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is: there is one."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +151,11 @@ class AnswerGraded:
     passed: bool
     failures: tuple[str, ...]
 
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.refinement)
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerRefined:
@@ -110,6 +165,107 @@ class AnswerRefined:
     answer: Answer
     corrected_claim_ids: tuple[str, ...]
     previous_text: str
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.refinement)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftWritten:
+    """The first draft of a compose run."""
+
+    draft: Draft
+    supplied: bool
+    passage_ids: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is: there is one."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """A criterion that had reached its threshold and no longer does."""
+
+    criterion: str
+    previous_score: float
+    score: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftReviewed:
+    """The finding on a draft. shortfalls include faithfulness; best_revision is the best so far, this one included."""
+
+    revision: int
+    review: DraftReview
+    faithfulness: AnswerGrade | None
+    passed: bool
+    shortfalls: tuple[Shortfall, ...]
+    regressions: tuple[Regression, ...]
+    best_revision: int
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRevised:
+    """A revision, what it was made from and what was asked for. revision counts from 1."""
+
+    revision: int
+    draft: Draft
+    from_revision: int
+    requested: tuple[str, ...]
+    feedback: str = ""
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """The run waits for a person. approval counts from 1."""
+
+    approval: int
+    revision: int
+    draft: Draft
+    overall_score: float
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.approval)
+
+
+class ApprovalDecision(StrEnum):
+    """What a person says about a draft."""
+
+    APPROVE = "APPROVE"
+    REJECT = "REJECT"
+    REVISE = "REVISE"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """A person's decision on a request."""
+
+    approval: int
+    decision: ApprovalDecision
+    feedback: str
+    principal: str
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return str(self.approval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +288,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The one terminal event. elapsed_seconds is filled in by the engine."""
+    """The one terminal event. elapsed_seconds and model_calls are filled in by the engine."""
 
     outcome: Outcome
     answer: Answer | None = None
@@ -144,10 +300,17 @@ class RunFinished:
     refinements: int = 0
     elapsed_seconds: float = 0.0
     model_calls: tuple[ModelCall, ...] = ()
+    draft: Draft | None = None
+    review: DraftReview | None = None
+    approved: bool = False
+    shortfalls: tuple[Shortfall, ...] = ()
+    revisions: int = 0
+    best_revision: int = 0
 
 
 Payload = (
     RunStarted
+    | RunResumed
     | PassagesRetrieved
     | PassageGraded
     | QueryBroadened
@@ -155,8 +318,27 @@ Payload = (
     | AnswerDrafted
     | AnswerGraded
     | AnswerRefined
+    | DraftWritten
+    | DraftReviewed
+    | DraftRevised
+    | ApprovalRequested
+    | ApprovalDecided
     | RunFinished
 )
+Step = (
+    PassagesRetrieved
+    | PassageGraded
+    | QueryBroadened
+    | AnswerDrafted
+    | AnswerGraded
+    | AnswerRefined
+    | DraftWritten
+    | DraftReviewed
+    | DraftRevised
+    | ApprovalRequested
+    | ApprovalDecided
+)
+"""What a node records. Kind and key say which step it is, so that a resumed run finds it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from services.orchestrator.runs.events import TraceEvent
@@ -41,10 +42,15 @@ class Watcher:
 
 
 class Feed:
-    """The watchers of a run under way."""
+    """The watchers of a run under way, and its stored events so far: whoever comes late needs no database for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Iterable[TraceEvent] = ()) -> None:
         self._watchers: set[Watcher] = set()
+        self._stored = list(stored)
+
+    def stored(self, after: int) -> tuple[TraceEvent, ...]:
+        """The stored events behind a sequence number, in order."""
+        return tuple(event for event in self._stored if event.sequence > after)
 
     def subscribe(self) -> Watcher:
         """Add a watcher; it sees what is published from now on."""
@@ -58,6 +64,8 @@ class Feed:
 
     def publish(self, event: TraceEvent) -> None:
         """Hand an event to every watcher."""
+        if event.sequence:
+            self._stored.append(event)
         for watcher in self._watchers:
             watcher.put(event)
 

@@ -1,4 +1,4 @@
-"""What the answer workflow needs from the other services. clients.py implements it over gRPC; tests bring their own.
+"""What the workflows need from the other services. clients.py implements it over gRPC; tests bring their own.
 
 Every method may raise an ErrataError. A failure never comes back as a grade.
 """
@@ -7,11 +7,23 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from errata_kit.drafts import Criterion, DraftIssue, DraftReview
 from errata_kit.errors import ErrataError
 from errata_kit.grades import AnswerGrade, Claim, PassageGrade
-from errata_kit.passages import Answer, Passage
+from errata_kit.passages import Answer, Draft, Passage
+from errata_kit.search import Filter, SearchMode
 from errata_kit.usage import ModelCall
-from services.orchestrator.workflows.answer.state import AnswerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSearch:
+    """What is searched, and where. top_k is 1–100."""
+
+    collection: str
+    query: str
+    top_k: int
+    mode: SearchMode = SearchMode.DEFAULT
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +61,51 @@ class WrittenAnswer:
     model_calls: tuple[ModelCall, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DraftToReview:
+    """A draft, and what it is measured by."""
+
+    task: str
+    text: str
+    criteria: tuple[Criterion, ...]
+    overall_threshold: float
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewOfDraft:
+    """The judge's review."""
+
+    review: DraftReview
+    model_calls: tuple[ModelCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DraftToRevise:
+    """A draft, and everything that is to be changed in it. feedback: a person's, empty without."""
+
+    task: str
+    text: str
+    passages: tuple[Passage, ...]
+    criteria: tuple[Criterion, ...]
+    issues: tuple[DraftIssue, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    failing: tuple[Claim, ...] = ()
+    feedback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDraft:
+    """The end of a stream of text: the whole draft."""
+
+    draft: Draft
+    model_calls: tuple[ModelCall, ...] = ()
+
+
 class Retriever(Protocol):
     """Finds passages."""
 
-    async def search(self, request: AnswerRequest, query: str) -> tuple[Passage, ...]:
+    async def search(self, search: PassageSearch) -> tuple[Passage, ...]:
         """The passages that fit the query, best first."""
         ...
 
@@ -66,6 +119,10 @@ class Judge(Protocol):
 
     async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
         """Claims, verdicts and the score."""
+        ...
+
+    async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
+        """Scores, issues and suggestions."""
         ...
 
 
@@ -84,4 +141,14 @@ class Generator(Protocol):
         self, question: str, answer: str, passages: tuple[Passage, ...], failing: tuple[Claim, ...], suggestion: str
     ) -> AsyncIterator[str | WrittenAnswer]:
         """Deltas, then the whole corrected answer."""
+        ...
+
+    def write_draft(
+        self, task: str, passages: tuple[Passage, ...], criteria: tuple[Criterion, ...]
+    ) -> AsyncIterator[str | WrittenDraft]:
+        """Deltas, then the whole draft."""
+        ...
+
+    def revise_draft(self, draft: DraftToRevise) -> AsyncIterator[str | WrittenDraft]:
+        """Deltas, then the whole revised draft."""
         ...

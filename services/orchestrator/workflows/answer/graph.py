@@ -1,25 +1,44 @@
 """The answer workflow as a compiled graph, and as something that the run engine can drive."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer
 from langsmith import tracing_context
+from pydantic import TypeAdapter
 
+from errata_kit.errors import ErrataError
 from errata_kit.grades import Verdict
 from errata_kit.passages import Answer, Passage
-from services.orchestrator.runs.events import NearestMiss, Outcome, Refusal, RunFinished, RunStarted
+from services.orchestrator.runs.checkpoints import Checkpoints
+from services.orchestrator.runs.events import (
+    AnswerDrafted,
+    AnswerGraded,
+    AnswerRefined,
+    Failure,
+    NearestMiss,
+    Outcome,
+    PassagesRetrieved,
+    Refusal,
+    RunFinished,
+    RunStarted,
+    TraceEvent,
+    outcome_of,
+)
+from services.orchestrator.runs.run import RunOptions
+from services.orchestrator.runs.trace import RunTrace
 from services.orchestrator.workflows.answer import nodes, policy
-from services.orchestrator.workflows.answer.nodes import AnswerContext, Emit
-from services.orchestrator.workflows.answer.ports import Generator, Judge, Retriever
+from services.orchestrator.workflows.answer.nodes import AnswerContext
 from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerState
+from services.orchestrator.workflows.faithfulness import failing_claims
+from services.orchestrator.workflows.ports import Generator, Judge, Retriever
 
 NO_EVIDENCE_TEXT: Final = "The documents do not answer this question."
 UNFAITHFUL_TEXT: Final = "No answer could be given that the documents support."
 
+_REQUEST: Final = TypeAdapter(AnswerRequest)
 AnswerGraph = CompiledStateGraph[AnswerState, AnswerContext, AnswerState, AnswerState]
 
 
@@ -49,25 +68,68 @@ class AnswerWorkflow:
 
     name: Final = "answer"
 
-    def __init__(self, retriever: Retriever, judge: Judge, generator: Generator, checkpointer: Checkpointer = None) -> None:
+    def __init__(self, retriever: Retriever, judge: Judge, generator: Generator, checkpoints: Checkpoints) -> None:
         self._retriever = retriever
         self._judge = judge
         self._generator = generator
-        self._graph = build_graph(checkpointer)
+        self._checkpoints = checkpoints
+        self._graph = build_graph(checkpoints.saver)
 
-    def started(self, request: AnswerRequest) -> RunStarted:
+    def dump(self, request: AnswerRequest) -> str:
+        """The request as JSON."""
+        return _REQUEST.dump_json(request, exclude_defaults=True).decode()
+
+    def load(self, stored: str) -> AnswerRequest:
+        """The request from its JSON."""
+        return _REQUEST.validate_json(stored)
+
+    def started(self, request: AnswerRequest, options: RunOptions) -> RunStarted:
         """The first event of a run."""
-        return RunStarted(self.name, request.question, request.collection, request.settings, bool(request.draft_answer))
+        return RunStarted(
+            self.name,
+            request.question,
+            request.collection,
+            request.settings,
+            bool(request.draft_answer),
+            principal=options.principal,
+            max_cost_micros=options.budget.max_cost_micros,
+            max_tokens=options.budget.max_tokens,
+        )
 
-    async def run(self, run_id: str, request: AnswerRequest, emit: Emit) -> RunFinished:
+    async def run(self, request: AnswerRequest, trace: RunTrace) -> RunFinished:
         """Go through the graph and return the terminal event. Raises what a step raised."""
-        context = AnswerContext(self._retriever, self._judge, self._generator, emit)
-        config = RunnableConfig(recursion_limit=policy.recursion_limit(request.settings), configurable={"thread_id": run_id})
-        start = AnswerState(request=request, query=request.question)
+        context = AnswerContext(self._retriever, self._judge, self._generator, trace)
+        config, known = await self._checkpoints.config(trace.lease, policy.recursion_limit(request.settings))
+        start = None if known else AnswerState(request=request, query=request.question)
         # Whatever the environment says: questions and passages are not for a tracing service outside.
         with tracing_context(enabled=False):
             values: Mapping[str, Any] = await self._graph.ainvoke(start, config, context=context)
         return finished(AnswerState(**values))
+
+    def broken_off(self, request: AnswerRequest, trace: RunTrace, error: ErrataError) -> RunFinished:
+        """The terminal event of a run that ended early: what was tried, and the text that nobody has released."""
+        return broken_off(trace.events, error)
+
+
+def broken_off(stored: Sequence[TraceEvent], error: ErrataError) -> RunFinished:
+    """What the recorded steps of a run amount to when an error ends it. An unreleased text is never an answer."""
+    payloads = [event.payload for event in stored]
+    queries = tuple(payload.query for payload in payloads if isinstance(payload, PassagesRetrieved))
+    text, grade = "", None
+    for payload in payloads:
+        if isinstance(payload, AnswerDrafted | AnswerRefined):
+            text, grade = ("" if payload.answer.refusal else payload.answer.text), None
+        elif isinstance(payload, AnswerGraded):
+            grade = payload.grade
+    failing = () if grade is None else tuple(grade.claim(claim_id) for claim_id in grade.problematic_claim_ids)
+    return RunFinished(
+        outcome=outcome_of(error),
+        faithfulness_score=None if grade is None else grade.faithfulness_score,
+        refusal=Refusal(queries, (), failing, text) if text else None,
+        error=Failure(error.why, error.message, dict(error.metadata)),
+        retrievals=len(queries),
+        refinements=sum(isinstance(payload, AnswerRefined) for payload in payloads),
+    )
 
 
 def finished(state: AnswerState) -> RunFinished:
@@ -83,7 +145,6 @@ def finished(state: AnswerState) -> RunFinished:
         refusal=None if released else _refusal(state, outcome),
         retrievals=state.retrievals,
         refinements=state.refinements,
-        model_calls=state.model_calls,
     )
 
 
@@ -95,7 +156,7 @@ def _refusal(state: AnswerState, outcome: Outcome) -> Refusal:
     misses = tuple(NearestMiss(graded.passage, graded.grade) for graded in policy.nearest_misses(state))
     if outcome is not Outcome.REFUSED_UNFAITHFUL or state.grade is None:
         return Refusal(state.queries, misses)
-    failing = policy.failing_claims(state.grade, state.request.settings)
+    failing = failing_claims(state.grade, state.request.settings.faithfulness_threshold)
     rejected = "" if state.answer is None or state.answer.refusal else state.answer.text
     return Refusal(state.queries, misses, failing, rejected)
 

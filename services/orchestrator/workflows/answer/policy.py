@@ -5,19 +5,24 @@ retrieve → grade_passages → (broaden_query → retrieve)* → generate → g
 
 from typing import Final, Literal
 
-from errata_kit.grades import AnswerGrade, Claim, Verdict
+from errata_kit.grades import PassageGrade
 from services.orchestrator.runs.events import Outcome
 from services.orchestrator.workflows.answer.state import AnswerSettings, AnswerState, GradedPassage
+from services.orchestrator.workflows.faithfulness import failing_claims, failures
 
 NEAREST_MISSES: Final = 3
-# Bounds of the judge's and the generator's requests: the best passages, and the first failing claims.
+# Bound of the judge's and the generator's requests: the best passages.
 MOST_USED: Final = 100
-MOST_FAILING: Final = 200
 
 
 def is_used(graded: GradedPassage, settings: AnswerSettings) -> bool:
     """A passage is used when its score reaches the threshold and the judge calls it relevant."""
-    return graded.grade.relevant and graded.grade.score >= settings.relevance_threshold
+    return passes(graded.grade, settings)
+
+
+def passes(grade: PassageGrade, settings: AnswerSettings) -> bool:
+    """The same of a grade alone."""
+    return grade.relevant and grade.score >= settings.relevance_threshold
 
 
 def used_passages(state: AnswerState) -> tuple[GradedPassage, ...]:
@@ -59,49 +64,18 @@ def after_generation(state: AnswerState) -> Literal["grade_answer", "finish"]:
 def after_grading_answer(state: AnswerState) -> Literal["refine_answer", "finish"]:
     """Refine while something can be corrected and refinements are left."""
     settings = state.request.settings
-    if state.grade is None or not failures(state.grade, settings):
+    if state.grade is None or not failures(state.grade, settings.faithfulness_threshold):
         return "finish"
-    if state.refinements >= settings.max_refinements or not failing_claims(state.grade, settings):
+    if state.refinements >= settings.max_refinements or not failing_claims(state.grade, settings.faithfulness_threshold):
         return "finish"
     return "refine_answer"
-
-
-def failures(grade: AnswerGrade, settings: AnswerSettings) -> tuple[str, ...]:
-    """Why an answer is not released, a reason an entry; empty when it is."""
-    reasons: list[str] = []
-    contradicted = [claim.claim_id for claim in grade.claims if claim.verdict is Verdict.CONTRADICTED]
-    if contradicted:
-        reasons.append(f"contradicted: {', '.join(contradicted)}")
-    if grade.findings:
-        reasons.append(f"found by the guard: {', '.join(finding.text for finding in grade.findings[:8])}")
-    if grade.faithfulness_score < settings.faithfulness_threshold:
-        reasons.append(f"faithfulness {grade.faithfulness_score:.2f} is below {settings.faithfulness_threshold:.2f}")
-    if not any(claim.verdict is Verdict.SUPPORTED for claim in grade.claims):
-        # An answer that says nothing which could be checked is faithful to anything.
-        reasons.append("no claim is supported")
-    return tuple(reasons)
-
-
-def failing_claims(grade: AnswerGrade, settings: AnswerSettings) -> tuple[Claim, ...]:
-    """The claims that a refinement must correct, in order of appearance.
-
-    Those that the judge calls problematic; when it names none, those whose support keeps the score below the threshold.
-    """
-    problematic = frozenset(grade.problematic_claim_ids)
-    named = tuple(claim for claim in grade.claims if claim.claim_id in problematic)
-    weak = (
-        claim
-        for claim in grade.claims
-        if claim.verdict is not Verdict.UNVERIFIABLE and claim.support < settings.faithfulness_threshold
-    )
-    return (named or tuple(weak))[:MOST_FAILING]
 
 
 def outcome(state: AnswerState) -> Outcome:
     """How a run that reached the end of the graph ended."""
     if state.answer is None or (state.answer.refusal and state.refinements == 0):
         return Outcome.REFUSED_NO_EVIDENCE
-    if state.answer.refusal or state.grade is None or failures(state.grade, state.request.settings):
+    if state.answer.refusal or state.grade is None or failures(state.grade, state.request.settings.faithfulness_threshold):
         return Outcome.REFUSED_UNFAITHFUL
     return Outcome.ANSWERED_AFTER_REFINEMENT if state.refinements else Outcome.ANSWERED
 

@@ -6,10 +6,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from errata_kit.bounds import UnitScore
+from errata_kit.filter_json import JsonFilter
 from errata_kit.grades import AnswerGrade, PassageGrade
 from errata_kit.passages import Answer, Passage
-from errata_kit.search import Filter, SearchMode
-from errata_kit.usage import ModelCall
+from errata_kit.search import SearchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class AnswerRequest:
     collection: str
     settings: AnswerSettings = AnswerSettings()
     draft_answer: str = ""
-    filter: Filter | None = None
+    filter: JsonFilter = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,6 @@ class AnswerState:
     answer: Answer | None = None
     grade: AnswerGrade | None = None
     refinements: int = 0
-    model_calls: tuple[ModelCall, ...] = ()
 
     @property
     def retrievals(self) -> int:
@@ -77,4 +76,3 @@ class AnswerUpdate(TypedDict, total=False):
     answer: Answer | None
     grade: AnswerGrade | None
     refinements: int
-    model_calls: tuple[ModelCall, ...]

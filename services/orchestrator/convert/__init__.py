@@ -1,0 +1,1 @@
+"""The orchestrator's messages as domain values, and back: requests in, traces and histories out."""

@@ -1,0 +1,1 @@
+"""The compose workflow: write, review, revise."""
