@@ -5,6 +5,22 @@ from typing import Annotated
 
 import typer
 
+from errata_cli import run_commands
+from errata_cli.options import (
+    DEFAULT_ORCHESTRATOR,
+    DEFAULT_RETRIEVER,
+    Collection,
+    JsonLines,
+    KeepGoing,
+    MaxCost,
+    MaxTokens,
+    Orchestrator,
+    Principal,
+    RequestId,
+    Retriever,
+    Timeout,
+    Where,
+)
 from errata_kit.bounds import DEFAULT_COLLECTION
 from errata_kit.search import SearchMode
 
@@ -14,14 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Answers questions from your documents, and checks itself before it answers.",
 )
-
-Collection = Annotated[str, typer.Option("--collection", "-c", help="The collection.")]
-Orchestrator = Annotated[
-    str, typer.Option(envvar="ERRATA_ORCHESTRATOR_TARGET", help="Where the orchestrator listens: host:port.")
-]
-Retriever = Annotated[str, typer.Option(envvar="ERRATA_RETRIEVER_TARGET", help="Where the retriever listens: host:port.")]
-DEFAULT_ORCHESTRATOR = "127.0.0.1:50051"
-DEFAULT_RETRIEVER = "127.0.0.1:50052"
 
 
 @app.command()
@@ -58,7 +66,7 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     collection: Collection = DEFAULT_COLLECTION,
     draft: Annotated[str, typer.Option(help="A file with an answer to check and correct; - reads standard input.")] = "",
-    json_lines: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON.")] = False,
+    json_lines: JsonLines = False,
     top_k: Annotated[int | None, typer.Option(help="Passages a retrieval, 1-100.")] = None,
     relevance_threshold: Annotated[float | None, typer.Option(help="Score that a passage must reach, 0-1.")] = None,
     min_relevant: Annotated[int | None, typer.Option(help="Passages needed to answer without broadening.")] = None,
@@ -66,18 +74,77 @@ def ask(
     faithfulness_threshold: Annotated[float | None, typer.Option(help="Score that an answer must reach, 0-1.")] = None,
     max_refinements: Annotated[int | None, typer.Option(help="Refinements, 0-5.")] = None,
     mode: Annotated[SearchMode, typer.Option(case_sensitive=False, help="Which vectors to search.")] = SearchMode.DEFAULT,
-    where: Annotated[list[str] | None, typer.Option(help="Only documents with this metadata: KEY=VALUE. Repeatable.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until the deadline.")] = 120.0,
+    where: Where = None,
+    request_id: RequestId = "",
+    keep_going: KeepGoing = False,
+    max_cost: MaxCost = "",
+    max_tokens: MaxTokens = None,
+    principal: Principal = "",
+    timeout: Timeout = 120.0,
     orchestrator: Orchestrator = DEFAULT_ORCHESTRATOR,
 ) -> None:
     """Ask a question and watch it being answered. Exit code: 0 answered, 3 refused, 1 failed, 2 wrong usage."""
     from errata_cli import ask as command
+    from errata_cli.inputs import Start
 
     limits = command.Limits(
         top_k, relevance_threshold, min_relevant, max_retrievals, faithfulness_threshold, max_refinements, mode
     )
-    call = command.Question(question, collection, draft, limits, tuple(where or ()), timeout)
+    start = Start(request_id, keep_going, max_cost, max_tokens, principal, timeout)
+    call = command.Question(question, collection, draft, limits, tuple(where or ()), start)
     raise typer.Exit(command.run(call, orchestrator, json_lines))
+
+
+@app.command()
+def compose(
+    task: Annotated[str, typer.Argument(help="What is to be written; - reads standard input.")],
+    collection: Annotated[str, typer.Option("--collection", "-c", help="Write from this collection's passages.")] = "",
+    draft: Annotated[str, typer.Option(help="A file with a draft to review and revise; - reads standard input.")] = "",
+    criteria: Annotated[
+        list[str] | None, typer.Option("--criterion", help="NAME[=THRESHOLD][:DESCRIPTION] to measure drafts by. Repeatable.")
+    ] = None,
+    overall: Annotated[float | None, typer.Option(help="What the mean of the scores must reach, 0-1.")] = None,
+    max_revisions: Annotated[int | None, typer.Option(help="Revisions, 0-10.")] = None,
+    require_approval: Annotated[bool, typer.Option("--require-approval", help="A person must agree to the draft.")] = False,
+    to: Annotated[Path | None, typer.Option("--output", "-o", help="Write the final text to this file.")] = None,
+    json_lines: JsonLines = False,
+    top_k: Annotated[int | None, typer.Option(help="Passages that are retrieved, 1-100.")] = None,
+    relevance_threshold: Annotated[float | None, typer.Option(help="Score that a passage must reach, 0-1.")] = None,
+    faithfulness_threshold: Annotated[float | None, typer.Option(help="Faithfulness that a draft must reach, 0-1.")] = None,
+    mode: Annotated[SearchMode, typer.Option(case_sensitive=False, help="Which vectors to search.")] = SearchMode.DEFAULT,
+    where: Where = None,
+    request_id: RequestId = "",
+    keep_going: KeepGoing = False,
+    max_cost: MaxCost = "",
+    max_tokens: MaxTokens = None,
+    principal: Principal = "",
+    timeout: Timeout = 120.0,
+    orchestrator: Orchestrator = DEFAULT_ORCHESTRATOR,
+) -> None:
+    """Have a text written, reviewed and revised until it passes.
+
+    Exit code: 0 approved, 3 not approved or refused, 4 waits for a person, 1 failed, 2 wrong usage.
+    """
+    from errata_cli import compose as command
+    from errata_cli.inputs import Start
+
+    limits = command.Limits(overall, max_revisions, top_k, relevance_threshold, faithfulness_threshold, mode)
+    start = Start(request_id, keep_going, max_cost, max_tokens, principal, timeout)
+    wanted = tuple(criteria or ())
+    call = command.Task(task, collection, draft, wanted, limits, tuple(where or ()), require_approval, start)
+    raise typer.Exit(command.run(call, orchestrator, json_lines, to))
+
+
+for _command in (
+    run_commands.runs,
+    run_commands.show,
+    run_commands.watch,
+    run_commands.approve,
+    run_commands.reject,
+    run_commands.revise,
+    run_commands.cancel,
+):
+    app.command()(_command)
 
 
 @app.command()
@@ -113,3 +180,6 @@ def demo(
     from errata_cli import demo as command
 
     raise typer.Exit(command.run(docs, data_dir))
+
+
+app.command()(run_commands.migrate)

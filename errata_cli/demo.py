@@ -77,6 +77,8 @@ async def _demo(console: Console, docs: Path, data_dir: Path) -> int:
         f"errata ingest {docs}",
         f"errata ask '{SCENES[0].question}'",
         "errata ask --json 'your question'          # one event a line",
+        "errata runs                                # and then: errata show RUN",
+        "errata compose 'What to write' --collection default",
         "echo 'An answer' | errata ask --draft - 'your question'",
         "grpcurl -plaintext 127.0.0.1:50051 list    # more in docs/grpcurl.md",
     ):

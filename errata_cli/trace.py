@@ -1,4 +1,4 @@
-"""A run's trace for people: a line or two an event while it happens, then the answer with its sources."""
+"""A run's trace for people: a line or two an event while it happens, then the final text with its sources."""
 
 from typing import Final
 
@@ -6,185 +6,162 @@ from errata.corpus.v1 import passage_pb2
 from errata.grading.v1 import grading_pb2
 from errata.orchestrator.v1 import trace_pb2
 from rich.console import Console
-from rich.panel import Panel
 from rich.text import Text
 
-from errata_cli.terminal import printable
+from errata_cli import result, reviews
+from errata_cli.lines import Lines, counted, dollars, shortened, source_of, verdict_of
+from errata_cli.terminal import flat, printable
 
-_RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red"}
 _VERDICT_COLOURS: Final = {"SUPPORTED": "green", "UNSUPPORTED": "yellow", "CONTRADICTED": "red", "UNVERIFIABLE": "dim"}
-_SHOWN_TEXT: Final = 160
 
 
 class TraceView:
-    """Shows the events of one run on a console."""
+    """Shows the events of one run on a console. with_text: also the final text behind the last event."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._passages: dict[str, passage_pb2.Passage] = {}
-        self._grade: grading_pb2.AnswerGrade | None = None
-        self._in_delta = False
+    def __init__(self, console: Console, *, with_text: bool = True) -> None:
+        self.lines = Lines(console)
+        self.passages: dict[str, passage_pb2.Passage] = {}
+        self.grade: grading_pb2.AnswerGrade | None = None
+        self._with_text = with_text
+        self._faithfulness_threshold: float | None = None
+        self._delta: tuple[int, int] | None = None
 
     def show(self, event: trace_pb2.TraceEvent) -> None:
         """Show one event."""
         kind = event.WhichOneof("payload")
-        if kind != "answer_delta" and self._in_delta:
-            self._console.print()
-            self._in_delta = False
+        if kind != "answer_delta":
+            self._end_delta()
         match kind:
             case "run_started":
-                self._line("▶", "bold", "run", f"{event.run_id} in collection {event.run_started.collection}")
+                self._started(event.run_id, event.run_started)
             case "passages_retrieved":
                 self._retrieved(event.passages_retrieved)
             case "passage_graded":
                 self._graded(event.passage_graded)
             case "query_broadened":
-                broadened = event.query_broadened
-                left_out = f" (left out: {', '.join(broadened.removed_terms)})" if broadened.removed_terms else ""
-                self._line("↻", "magenta", "broadened", f"“{broadened.query}”{left_out}")
+                self._broadened(event.query_broadened)
             case "answer_delta":
-                self._delta(event.answer_delta)
+                self._write(event.answer_delta)
             case "answer_drafted":
                 drafted = event.answer_drafted
                 source = "came with the question" if drafted.supplied else f"by {drafted.answer.model}"
                 size = f"{len(drafted.answer.text)} characters, {len(drafted.answer.citations)} citations"
-                self._line("✎", "blue", "drafted", f"{source}: {size}")
+                self.lines.step("✎", "blue", "drafted", f"{source}: {size}")
             case "answer_graded":
                 self._answer_graded(event.answer_graded)
             case "answer_refined":
                 self._refined(event.answer_refined)
+            case "run_resumed":
+                resumed = event.run_resumed
+                what = f"by replica {resumed.replica}, takeover {resumed.takeover}: the one before was lost"
+                self.lines.step("⇄", "magenta", "taken up", what)
             case "run_finished":
                 self._finished(event.run_finished)
             case _:
+                self._compose_event(event)
+
+    def _compose_event(self, event: trace_pb2.TraceEvent) -> None:
+        match event.WhichOneof("payload"):
+            case "draft_written":
+                reviews.written(self.lines, event.draft_written)
+            case "draft_reviewed":
+                reviews.reviewed(self.lines, event.draft_reviewed, self._faithfulness_threshold)
+            case "draft_revised":
+                reviews.revised(self.lines, event.draft_revised)
+            case "approval_requested":
+                reviews.requested(self.lines, event.approval_requested)
+            case "approval_decided":
+                reviews.decided(self.lines, event.approval_decided)
+            case _:
                 # A newer server may send events that this client does not know.
-                self._line("?", "dim", "event", str(event.sequence))
+                self.lines.step("?", "dim", "event", str(event.sequence))
 
-    def _line(self, mark: str, style: str, word: str, rest: str) -> None:
-        text = Text(f"{mark} ", style=style).append(f"{word:<10} ", style=style).append(printable(rest), style="default")
-        self._console.print(text, soft_wrap=True)
-
-    def _detail(self, mark: str, style: str, rest: str) -> None:
-        self._console.print(Text("    ").append(f"{mark} ", style=style).append(printable(rest)), soft_wrap=True)
+    def _started(self, run_id: str, event: trace_pb2.RunStarted) -> None:
+        place = f"in collection {event.collection}" if event.collection else "without a collection"
+        self.lines.step("▶", "bold", "run", f"{run_id} {place}" + (f", for {flat(event.principal)}" if event.principal else ""))
+        if event.HasField("compose_settings"):
+            settings = event.compose_settings
+            if event.collection:
+                self._faithfulness_threshold = settings.faithfulness_threshold
+            wanted = [f"{item.name} {item.threshold:.2f}" for item in event.criteria]
+            limits = f"overall {settings.overall_threshold:.2f}; at most {counted(settings.max_revisions, 'revision')}"
+            approval = ", and a person must agree" if event.require_approval else ""
+            self.lines.detail("≥", "dim", f"{', '.join(wanted)}; {limits}{approval}")
+        budget = [dollars(event.max_cost_micros)] if event.HasField("max_cost_micros") else []
+        budget += [f"{event.max_tokens} tokens"] if event.HasField("max_tokens") else []
+        if budget:
+            self.lines.detail("≤", "dim", f"budget: {', '.join(budget)}")
 
     def _retrieved(self, event: trace_pb2.PassagesRetrieved) -> None:
         for passage in event.passages:
-            self._passages[passage.passage_id] = passage
+            self.passages[passage.passage_id] = passage
         seen = len(event.passages) - len(event.new_passage_ids)
         known = f", {seen} seen before" if seen else ""
-        self._line("⌕", "cyan", "retrieved", f"{len(event.passages)} passages{known} for “{event.query}”")
+        self.lines.step("⌕", "cyan", "retrieved", f"{len(event.passages)} passages{known} for “{event.query}”")
 
     def _graded(self, event: trace_pb2.PassageGraded) -> None:
-        passage = self._passages.get(event.passage_id)
-        place = event.passage_id if passage is None else source_of(passage)
+        place = self.place(event.passage_id)
         if event.WhichOneof("result") == "error":
-            self._detail("!", "red", f"not graded  {place}: {event.error.message}")
+            self.lines.detail("!", "red", f"not graded  {place}: {event.error.message}")
             return
         mark, style = ("✓", "green") if event.used else ("✗", "dim")
-        self._detail(mark, style, f"{event.grade.score:.2f}  {place}: {_shortened(event.grade.reasoning)}")
+        self.lines.detail(mark, style, f"{event.grade.score:.2f}  {place}: {shortened(event.grade.reasoning)}")
 
-    def _delta(self, event: trace_pb2.AnswerDelta) -> None:
+    def place(self, passage_id: str) -> str:
+        """Where a passage stands; its id when it was not shown before."""
+        passage = self.passages.get(passage_id)
+        return passage_id if passage is None else source_of(passage)
+
+    def _broadened(self, event: trace_pb2.QueryBroadened) -> None:
+        left_out = f" (left out: {', '.join(event.removed_terms)})" if event.removed_terms else ""
+        what = "nothing new is left to try" if event.exhausted else f"“{event.query}”{left_out}"
+        self.lines.step("↻", "magenta", "broadened", what)
+
+    def _write(self, event: trace_pb2.AnswerDelta) -> None:
         # What is not checked yet is for people who wait at a terminal, not for a pipe.
-        if self._console.is_terminal:
-            self._in_delta = True
-            self._console.print(Text(printable(event.text)), style="dim", end="", soft_wrap=True)
+        if not self.lines.console.is_terminal:
+            return
+        place = (event.refinement, event.attempt)
+        if self._delta is not None and self._delta != place:
+            self._end_delta()
+            self.lines.detail("↺", "dim", "the text starts anew: the attempt before broke off")
+        self._delta = place
+        self.lines.console.print(Text(printable(event.text)), style="dim", end="", soft_wrap=True)
+
+    def _end_delta(self) -> None:
+        if self._delta is not None:
+            self.lines.console.print()
+            self._delta = None
 
     def _answer_graded(self, event: trace_pb2.AnswerGraded) -> None:
-        self._grade = event.grade
-        verdicts = [_verdict(claim) for claim in event.grade.claims]
-        counted = ", ".join(f"{verdicts.count(name)} {name.lower()}" for name in _VERDICT_COLOURS if name in verdicts)
+        self.grade = event.grade
+        verdicts = [verdict_of(claim) for claim in event.grade.claims]
+        found = ", ".join(f"{verdicts.count(name)} {name.lower()}" for name in _VERDICT_COLOURS if name in verdicts)
         passed = "passed" if event.passed else "failed: " + "; ".join(event.failures)
         style = "green" if event.passed else "yellow"
-        self._line(
-            "⚖", style, "graded", f"faithfulness {event.grade.faithfulness_score:.2f}, {counted or 'no claims'}; {passed}"
-        )
+        score = f"faithfulness {event.grade.faithfulness_score:.2f}"
+        self.lines.step("⚖", style, "graded", f"{score}, {found or 'no claims'}; {passed}")
         for claim in event.grade.claims:
-            if _verdict(claim) in {"UNSUPPORTED", "CONTRADICTED"}:
-                what = f"{claim.claim_id} {_verdict(claim).lower()}: “{_shortened(claim.text)}”. {claim.explanation}"
-                self._detail("✗", _VERDICT_COLOURS[_verdict(claim)], what)
+            if verdict_of(claim) in {"UNSUPPORTED", "CONTRADICTED"}:
+                what = f"{claim.claim_id} {verdict_of(claim).lower()}: “{shortened(claim.text)}”. {claim.explanation}"
+                self.lines.detail("✗", _VERDICT_COLOURS[verdict_of(claim)], what)
         for finding in event.grade.findings:
-            self._detail("!", "red", f"guard: {finding.text} ({finding.explanation})")
+            self.lines.detail("!", "red", f"guard: {finding.text} ({finding.explanation})")
 
     def _refined(self, event: trace_pb2.AnswerRefined) -> None:
-        self._line("✂", "blue", "refined", f"corrected {', '.join(event.corrected_claim_ids)}")
+        self.lines.step("✂", "blue", "refined", f"corrected {', '.join(event.corrected_claim_ids)}")
         for before in _lost(event.previous_text, event.answer.text):
-            self._detail("-", "red", _shortened(before))
+            self.lines.detail("-", "red", shortened(before))
         for after in _lost(event.answer.text, event.previous_text):
-            self._detail("+", "green", _shortened(after))
+            self.lines.detail("+", "green", shortened(after))
 
     def _finished(self, event: trace_pb2.RunFinished) -> None:
-        outcome = trace_pb2.Outcome.Name(event.outcome).removeprefix("OUTCOME_")
-        seconds = event.elapsed.ToNanoseconds() / 1e9
-        style = "bold green" if outcome.startswith("ANSWERED") else "bold yellow" if event.HasField("refusal") else "bold red"
-        self._line("■", style, "finished", f"{outcome} in {seconds:.2f} s{_cost(event)}")
-        if event.HasField("error"):
-            self._detail("!", "red", event.error.message)
-        if event.HasField("answer"):
-            self._answer(event, style)
-        if event.HasField("refusal"):
-            self._refusal(event.refusal)
-
-    def _answer(self, event: trace_pb2.RunFinished, style: str) -> None:
-        if self._console.is_terminal:
-            panel = Panel(Text(printable(event.answer.text)), title=self._badge(event), title_align="left", border_style=style)
-            self._console.print(panel)
-        else:
-            self._console.print()
-            self._console.print(printable(event.answer.text), markup=False, soft_wrap=True)
-            self._console.print()
-            if event.HasField("faithfulness_score") and not event.answer.refusal:
-                self._console.print(self._badge(event))
-        numbers = {citation.passage_id: citation.number for citation in event.answer.citations}
-        cited = sorted(event.cited_passages, key=lambda passage: numbers.get(passage.passage_id, 0))
-        for passage in cited:
-            mark = f"[{numbers[passage.passage_id]}]" if passage.passage_id in numbers else "•"
-            self._detail(mark, "bold", source_of(passage))
-
-    def _badge(self, event: trace_pb2.RunFinished) -> Text:
-        if event.answer.refusal or not event.HasField("faithfulness_score"):
-            return Text("refused", style="bold yellow")
-        risk = "LOW"
-        if self._grade is not None:
-            risk = grading_pb2.HallucinationRisk.Name(self._grade.hallucination_risk).removeprefix("HALLUCINATION_RISK_")
-        return Text(f"faithfulness {event.faithfulness_score:.2f}, hallucination risk {risk}", style=_RISK_COLOURS[risk])
-
-    def _refusal(self, refusal: trace_pb2.Refusal) -> None:
-        tried = ", ".join(f"“{query}”" for query in refusal.queries)
-        self._detail("tried", "bold", tried)
-        for miss in refusal.nearest_misses:
-            place = source_of(miss.passage)
-            self._detail("near", "bold", f"{miss.grade.score:.2f}  {place}: {_shortened(miss.grade.reasoning)}")
-        for claim in refusal.failing_claims:
-            self._detail("claim", "bold", f"{_verdict(claim).lower()}: “{_shortened(claim.text)}”")
-
-
-def source_of(passage: passage_pb2.Passage) -> str:
-    """Where a passage stands, such as docs/quickstart.md:10-22 (Quickstart › Install)."""
-    lines = f":{passage.start_line}-{passage.end_line}" if passage.start_line else ""
-    headings = [heading for heading in passage.heading_path if heading != passage.title]
-    path = " › ".join(filter(None, [passage.title, *headings]))
-    return f"{passage.document_id or passage.passage_id}{lines}" + (f" ({path})" if path else "")
-
-
-def _verdict(claim: grading_pb2.Claim) -> str:
-    return grading_pb2.Verdict.Name(claim.verdict).removeprefix("VERDICT_")
-
-
-def _shortened(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _SHOWN_TEXT else flat[: _SHOWN_TEXT - 1] + "…"
+        result.end_line(self.lines, event)
+        if self._with_text:
+            result.final_text(self.lines, event, self.grade)
 
 
 def _lost(old: str, new: str) -> list[str]:
     """The sentences, roughly, that are in old and not in new."""
     pieces = [piece.strip() for piece in old.replace("\n", ". ").split(". ")]
     return [piece for piece in pieces if piece and piece.rstrip(".") not in new]
-
-
-def _cost(event: trace_pb2.RunFinished) -> str:
-    calls = event.usage.model_calls
-    if not calls:
-        return ""
-    tokens = sum(call.input_tokens + call.output_tokens for call in calls)
-    known = all(call.HasField("cost_micros") for call in calls)
-    dollars = f"${sum(call.cost_micros for call in calls) / 1e6:.4f}" if known else "cost unknown"
-    return f", {len(calls)} model calls, {tokens} tokens, {dollars}"

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from errata.corpus.v1 import filter_pb2
-from errata.orchestrator.v1 import trace_pb2
+from errata.orchestrator.v1 import orchestrator_service_pb2 as pb2
 from typer.testing import CliRunner
 
 from errata_cli import ask
 from errata_cli.app import app
+from errata_cli.inputs import Start, read_text
 from errata_cli.terminal import ExitCode, UsageError
 from errata_kit.search import SearchMode
 
@@ -32,21 +33,15 @@ def test_conditions_become_a_filter() -> None:
         ask.request_for(ask.Question("q", "c", where=("team",)), "")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "code"),
-    [
-        (trace_pb2.OUTCOME_ANSWERED, ExitCode.OK),
-        (trace_pb2.OUTCOME_ANSWERED_AFTER_REFINEMENT, ExitCode.OK),
-        (trace_pb2.OUTCOME_REFUSED_NO_EVIDENCE, ExitCode.REFUSED),
-        (trace_pb2.OUTCOME_REFUSED_UNFAITHFUL, ExitCode.REFUSED),
-        (trace_pb2.OUTCOME_FAILED, ExitCode.FAILED),
-        (trace_pb2.OUTCOME_CANCELLED, ExitCode.FAILED),
-        (trace_pb2.OUTCOME_DEADLINE_EXCEEDED, ExitCode.FAILED),
-    ],
-)
-def test_the_exit_code_tells_the_ends_apart(outcome: trace_pb2.Outcome, code: ExitCode) -> None:
-    assert ask.exit_code(trace_pb2.RunFinished(outcome=outcome)) is code
-    assert ask.exit_code(None) is ExitCode.FAILED
+def test_what_holds_for_every_run_is_sent() -> None:
+    start = Start(request_id="r1", keep_going=True, max_cost="0.05", max_tokens=900)
+    request = ask.request_for(ask.Question("q", "c", start=start), "")
+    assert (request.request_id, request.max_cost_micros, request.max_tokens) == ("r1", 50_000, 900)
+    assert request.on_disconnect == pb2.ON_DISCONNECT_CONTINUE
+    plain = ask.request_for(ask.Question("q", "c"), "")
+    assert plain.on_disconnect == pb2.ON_DISCONNECT_CANCEL
+    assert not plain.HasField("max_cost_micros")
+    assert not plain.HasField("max_tokens")
 
 
 @pytest.mark.parametrize(("content", "why"), [(None, "no such file"), (b"\xff\xfe", "not UTF-8"), (b"  \n", "is empty")])
@@ -62,7 +57,7 @@ def test_a_draft_that_cannot_be_read_is_wrong_usage(tmp_path: Path, content: byt
 
 def test_a_draft_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("An answer.\n"))
-    assert ask.read_draft("-") == "An answer."
+    assert read_text("-", "--draft") == "An answer."
 
 
 def test_a_suite_that_is_down_is_one_sentence() -> None:
