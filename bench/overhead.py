@@ -39,6 +39,7 @@ from errata.orchestrator.v1 import trace_pb2
 from bench.figures import Figure, arguments, print_figures
 from bench.refusal import IngestError, ingest
 from errata_cli.stack import StackError, StackPlan, starting
+from errata_kit.drafts import Criterion
 from errata_kit.grades import Claim
 from errata_kit.logs import configure_logs
 from errata_kit.metrics import Metrics
@@ -54,12 +55,24 @@ from services.judge.grading.batch import PassageGrader
 from services.judge.provider import GradedPassage
 from services.judge.providers import open_provider as open_judge
 from services.judge.settings import JudgeSettings
-from services.orchestrator.runs.engine import RunEngine
+from services.orchestrator.opening import opened
+from services.orchestrator.runs.engine import EngineSettings, RunEngine
 from services.orchestrator.runs.events import Outcome, RunFinished
-from services.orchestrator.runs.store import MemoryRunStore
+from services.orchestrator.runs.run import RunOptions
+from services.orchestrator.settings import OrchestratorSettings
 from services.orchestrator.workflows.answer.graph import AnswerWorkflow
-from services.orchestrator.workflows.answer.ports import BroadenedQuery, GradedAnswer, PassageResult, WrittenAnswer
 from services.orchestrator.workflows.answer.state import AnswerRequest
+from services.orchestrator.workflows.ports import (
+    BroadenedQuery,
+    DraftToReview,
+    DraftToRevise,
+    GradedAnswer,
+    PassageResult,
+    PassageSearch,
+    ReviewOfDraft,
+    WrittenAnswer,
+    WrittenDraft,
+)
 from services.retriever.convert import passage_of
 from services.retriever.documents import SourceDocument
 from services.retriever.index.edge import EdgeIndex
@@ -318,15 +331,21 @@ async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider)
     async for result in Ingestor(index, embedder).ingest(COLLECTION, _sources()):
         if isinstance(result, IngestFailure):
             raise IngestError(f"{result.document_id} was not ingested: {result.error.message}")
+    stack = contextlib.AsyncExitStack()
+    keeping = OrchestratorSettings.model_validate({"ERRATA_DATA_DIR": folder / "runs", "ERRATA_DATABASE_URL": None})
+    storage = await stack.enter_async_context(opened(keeping, "bench"))
     workflow = AnswerWorkflow(
         DirectRetriever(Searcher(index, embedder)),
         DirectJudge(PassageGrader(grading, judge_settings.concurrency, metrics), AnswerAssessor(grading, metrics)),
         DirectGenerator(writing),
+        storage.checkpoints,
     )
-    engine = RunEngine(MemoryRunStore(1000), (workflow,), metrics, _RUN_SECONDS)
+    limits = EngineSettings("bench", timeout=_RUN_SECONDS, lease=storage.lease_seconds, outage=0.0)
+    engine = RunEngine(storage.store, storage.signals, (workflow,), metrics, limits)
+    stack.push_async_callback(engine.aclose)
 
     async def ask(question: str) -> bool:
-        run_id = await engine.start("answer", AnswerRequest(question, COLLECTION), _RUN_SECONDS)
+        run_id, _ = await engine.start("answer", AnswerRequest(question, COLLECTION), RunOptions(seconds=_RUN_SECONDS))
         outcome = Outcome.FAILED
         async with contextlib.aclosing(engine.watch(run_id)) as trace:
             async for event in trace:
@@ -337,7 +356,7 @@ async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider)
     try:
         yield ask
     finally:
-        await engine.drain(0)
+        await stack.aclose()
         await asyncio.gather(close_judge(), close_generator(), embedder.close())
         await index.close()
 
@@ -353,10 +372,9 @@ class DirectRetriever:
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
 
-    async def search(self, request: AnswerRequest, query: str) -> tuple[Passage, ...]:
+    async def search(self, search: PassageSearch) -> tuple[Passage, ...]:
         """See the port."""
-        limits = request.settings
-        found, _ = await self._searcher.search(request.collection, query, limits.search_mode, limits.top_k, request.filter)
+        found, _ = await self._searcher.search(search.collection, search.query, search.mode, search.top_k, search.filter)
         return tuple(passage_of(item) for item in found)
 
 
@@ -381,6 +399,10 @@ class DirectJudge:
         """See the port."""
         graded = await self._assessor.assess(question, answer, passages)
         return GradedAnswer(graded.grade, graded.model_calls)
+
+    async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
+        """See the port."""
+        raise NotImplementedError("answer runs review no drafts")
 
 
 class DirectGenerator:
@@ -408,6 +430,16 @@ class DirectGenerator:
         async with contextlib.aclosing(self._provider.refine(correction)) as pieces:
             async for piece in pieces:
                 yield _for_workflow(piece)
+
+    def write_draft(
+        self, task: str, passages: tuple[Passage, ...], criteria: tuple[Criterion, ...]
+    ) -> AsyncIterator[str | WrittenDraft]:
+        """See the port."""
+        raise NotImplementedError("answer runs write no drafts")
+
+    def revise_draft(self, draft: DraftToRevise) -> AsyncIterator[str | WrittenDraft]:
+        """See the port."""
+        raise NotImplementedError("answer runs revise no drafts")
 
 
 def _for_workflow(piece: str | Written) -> str | WrittenAnswer:

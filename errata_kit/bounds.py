@@ -32,9 +32,18 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def _without_nul(text: str) -> str:
+    # PostgreSQL keeps no text with it, and no question needs it.
+    if "\0" in text:
+        raise ValueError("must not contain the character U+0000")
+    return text
+
+
 NotBlank = AfterValidator(_not_blank)
-Question = Annotated[str, NotBlank, utf8_at_most(8 * KIB)]
-Query = Annotated[str, utf8_at_most(8 * KIB)]
+NoNul = AfterValidator(_without_nul)
+Question = Annotated[str, NotBlank, NoNul, utf8_at_most(8 * KIB)]
+Query = Annotated[str, NoNul, utf8_at_most(8 * KIB)]
+Name = Annotated[str, NoNul, utf8_at_most(128)]
 AnswerText = Annotated[str, NotBlank, utf8_at_most(64 * KIB)]
 CollectionName = Annotated[str, Field(pattern=COLLECTION_PATTERN)]
 DocumentId = Annotated[str, Field(min_length=1), utf8_at_most(512)]

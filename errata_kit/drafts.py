@@ -89,8 +89,8 @@ class Shortfall:
 
     @property
     def missing(self) -> float:
-        """By how much."""
-        return self.threshold - self.score
+        """By how much; 0 for a text whose faithfulness is high enough, and which a contradiction or the guard holds back."""
+        return max(0.0, self.threshold - self.score)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Filters as JSON, for stores: one key that names the kind, as in the proto's MetadataFilter."""
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -9,6 +10,7 @@ from pydantic import BeforeValidator, PlainSerializer
 from errata_kit.search import AllOf, AnyOf, Bound, Equals, Exists, Filter, NoneOf, OneOf, Range
 
 _GROUPS: Final[Mapping[str, type[AllOf | AnyOf | NoneOf]]] = {"all_of": AllOf, "any_of": AnyOf, "none_of": NoneOf}
+_INFINITE: Final = frozenset({"inf", "-inf"})
 _BOUNDS: Final = ("gt", "gte", "lt", "lte")
 
 
@@ -50,11 +52,16 @@ def filter_of(values: Mapping[str, Any]) -> Filter:
 
 
 def _shown(bound: Bound) -> float | str:
-    return bound.isoformat() if isinstance(bound, datetime) else bound
+    if isinstance(bound, datetime):
+        return bound.isoformat()
+    # JSON has no infinity.
+    return bound if math.isfinite(bound) else str(bound)
 
 
 def _bound(value: float | str) -> Bound:
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return float(value) if value in _INFINITE else datetime.fromisoformat(value)
 
 
 def _read(value: Any) -> Any:

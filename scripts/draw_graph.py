@@ -1,4 +1,4 @@
-"""Draws the compiled answer graph as a Mermaid picture into docs/workflows.md; with --check, fails when it differs."""
+"""Draws the compiled graphs as Mermaid pictures into docs/workflows.md; with --check, fails when they differ."""
 
 import sys
 from pathlib import Path
@@ -6,18 +6,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from services.orchestrator.workflows.answer.picture import picture, replace_picture  # noqa: E402
+from services.orchestrator.workflows.picture import pictures, replace_pictures  # noqa: E402
 
 PAGE = ROOT / "docs" / "workflows.md"
 
 
 def main() -> int:
-    """Write the picture, or compare it."""
+    """Write the pictures, or compare them."""
     text = PAGE.read_text(encoding="utf-8")
-    drawn = replace_picture(text, picture())
+    drawn = replace_pictures(text, pictures())
     if "--check" in sys.argv[1:]:
         if drawn != text:
-            sys.stderr.write("docs/workflows.md shows another graph; run `make docs`\n")
+            sys.stderr.write("docs/workflows.md shows other graphs; run `make docs`\n")
         return int(drawn != text)
     PAGE.write_text(drawn, encoding="utf-8")
     return 0

@@ -108,7 +108,7 @@ def trailers(error: ErrataError) -> tuple[tuple[str, str], ...]:
     if error.why in _NO_CHANNEL_RETRY:
         return (("grpc-retry-pushback-ms", "-1"),)
     if error.retry_after is not None:
-        return (("grpc-retry-pushback-ms", str(int(error.retry_after * 1000))),)
+        return (("grpc-retry-pushback-ms", str(max(1, int(error.retry_after * 1000)))),)
     return ()
 
 

@@ -1,6 +1,6 @@
 """The openai provider of the judge: a language model behind an OpenAI-compatible API, with structured output."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -15,6 +15,11 @@ from services.judge.claims.splitting import ClaimText
 from services.judge.claims.verdicts import CheckedClaim, Quote
 from services.judge.provider import CheckedClaims, GradedPassage, ReviewedDraft
 from services.judge.review.output import DraftReviewOutput, reviewed
+
+# How long answers are, about: what a budget must have left for them.
+_TOKENS_A_GRADE: Final = 120
+_TOKENS_A_CLAIM: Final = 80
+_TOKENS_A_CRITERION: Final = 200
 
 
 class PassageGradeOutput(ModelOutput):
@@ -65,7 +70,9 @@ class OpenAIProvider:
         prompt = self._prompts["grade_passage"].render(
             {"question": fence("question", question, nonce), "passage": fence("passage 1", passage.under_headings(), nonce)}
         )
-        request = ChatRequest("grade_passage", prompt, timeout_seconds=remaining_seconds())
+        request = ChatRequest(
+            "grade_passage", prompt, timeout_seconds=remaining_seconds(), expected_output_tokens=_TOKENS_A_GRADE
+        )
         completion = await self._model.complete(request, PassageGradeOutput)
         output = completion.value
         grade = PassageGrade(output.score, output.relevant, output.reasoning[:2000])
@@ -83,7 +90,9 @@ class OpenAIProvider:
                 ),
             }
         )
-        request = ChatRequest("check_claims", prompt, timeout_seconds=remaining_seconds())
+        request = ChatRequest(
+            "check_claims", prompt, timeout_seconds=remaining_seconds(), expected_output_tokens=_TOKENS_A_CLAIM * len(claims)
+        )
         completion = await self._model.complete(request, ClaimVerdictsOutput)
         by_number = {verdict.number: verdict for verdict in completion.value.verdicts}
         if sorted(verdict.number for verdict in completion.value.verdicts) != list(range(1, len(claims) + 1)):
@@ -111,7 +120,12 @@ class OpenAIProvider:
                 "draft": fence("draft", draft, nonce),
             }
         )
-        request = ChatRequest("review_draft", prompt, timeout_seconds=remaining_seconds())
+        request = ChatRequest(
+            "review_draft",
+            prompt,
+            timeout_seconds=remaining_seconds(),
+            expected_output_tokens=_TOKENS_A_CRITERION * (len(criteria) + 1),
+        )
         completion = await self._model.complete(request, DraftReviewOutput)
         return reviewed(completion.value, criteria, completion.usage)
 

@@ -139,7 +139,9 @@ class GeneratorClient:
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, "generator") from None
         calls = convert.model_calls_from(reply.usage)
-        return BroadenedQuery(reply.query, reply.exhausted, tuple(reply.removed_terms), calls)
+        # A model's text; see NoNul.
+        query = reply.query.replace("\0", " ")
+        return BroadenedQuery(query, reply.exhausted, tuple(reply.removed_terms), calls)
 
     async def generate_answer(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[str | WrittenAnswer]:
         """Deltas, then the whole answer."""

@@ -43,7 +43,8 @@ class OrchestratorServicer(pb2_grpc.OrchestratorServiceServicer):
     async def Ask(self, request: pb2.AskRequest, context: Context) -> AsyncIterator[pb2.AskResponse]:  # noqa: N802
         """Run the answer workflow."""
         asked, options = requests.ask_from(request, _principal(context), context.time_remaining())
-        run_id, _ = await self._engine.start("answer", asked, options)
+        cancels = requests.cancels_on_disconnect(request.on_disconnect)
+        run_id, _ = await self._engine.start("answer", asked, options, cancels=cancels)
         async with contextlib.aclosing(self._trace(run_id, request.on_disconnect)) as trace:
             async for event in trace:
                 yield pb2.AskResponse(event=event)
@@ -51,7 +52,8 @@ class OrchestratorServicer(pb2_grpc.OrchestratorServiceServicer):
     async def Compose(self, request: pb2.ComposeRequest, context: Context) -> AsyncIterator[pb2.ComposeResponse]:  # noqa: N802
         """Run the compose workflow."""
         asked, options = requests.compose_from(request, _principal(context), context.time_remaining())
-        run_id, _ = await self._engine.start("compose", asked, options)
+        cancels = requests.cancels_on_disconnect(request.on_disconnect)
+        run_id, _ = await self._engine.start("compose", asked, options, cancels=cancels)
         async with contextlib.aclosing(self._trace(run_id, request.on_disconnect)) as trace:
             async for event in trace:
                 yield pb2.ComposeResponse(event=event)

@@ -18,6 +18,8 @@ from errata_kit.bounds import (
     KIB,
     Bounded,
     CollectionName,
+    Name,
+    NoNul,
     PageSize,
     Question,
     invalid,
@@ -50,10 +52,10 @@ RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12
 class _Started(Bounded):
     """What Ask and Compose have in common."""
 
-    request_id: Annotated[str, utf8_at_most(128)]
+    request_id: Name
     max_cost_micros: Limit
     max_tokens: Limit
-    principal: Annotated[str, utf8_at_most(128)]
+    principal: Name
     on_disconnect: str
 
 
@@ -86,8 +88,8 @@ class _Decision(Bounded):
     run_id: RunId
     approval: Annotated[int, Field(ge=0)]
     decision: str
-    feedback: Annotated[str, utf8_at_most(8 * KIB)]
-    principal: Annotated[str, utf8_at_most(128)]
+    feedback: Annotated[str, NoNul, utf8_at_most(8 * KIB)]
+    principal: Name
 
 
 class _Listing(Bounded):
@@ -95,8 +97,8 @@ class _Listing(Bounded):
     page_token: Annotated[str, utf8_at_most(KIB)]
     state: str
     outcome: str
-    workflow: Annotated[str, utf8_at_most(64)]
-    principal: Annotated[str, utf8_at_most(128)]
+    workflow: Annotated[str, NoNul, utf8_at_most(64)]
+    principal: Name
     create_time_from: datetime.datetime | None
     create_time_before: datetime.datetime | None
 

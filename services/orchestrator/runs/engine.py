@@ -59,7 +59,7 @@ class EngineSettings:
 
 @dataclass(slots=True)
 class _Active:
-    """A run under way in this process. attached: callers whose leaving may cancel it. released: let go, not ended."""
+    """A run under way in this process. released: let go, not ended."""
 
     feed: Feed
     workflow: str
@@ -68,7 +68,14 @@ class _Active:
     end: ErrataError | None = None
     released: bool = False
     ended: bool = False
-    attached: int = 0
+
+
+@dataclass(slots=True)
+class _Callers:
+    """Who waits for a run that was asked for here. keep: one of them wants it to go on without them."""
+
+    count: int = 0
+    keep: bool = False
 
 
 class RunEngine:
@@ -83,6 +90,7 @@ class RunEngine:
         self._metrics = metrics
         self._settings = settings
         self._active: dict[str, _Active] = {}
+        self._callers: dict[str, _Callers] = {}
         self._draining = False
         self._free = asyncio.Event()
         self._watching = Watching(store, signals, self._feed_of, lambda: self._draining)
@@ -91,16 +99,20 @@ class RunEngine:
         self._others: set[asyncio.Task[Any]] = set()
         signals.on_news(self._heard)
 
-    async def start(self, workflow_name: str, request: Any, options: RunOptions) -> tuple[str, bool]:
+    async def start(self, workflow_name: str, request: Any, options: RunOptions, *, cancels: bool = False) -> tuple[str, bool]:
         """Start a run. Returns its id, and whether it is new: with a request_id it may have been started before.
 
-        A caller that is cancelled while this waits has still started the run, which then goes on or is cancelled by whoever
-        finds its lease without a worker.
+        A caller that is cancelled while this waits has still started the run; cancels says what becomes of it then.
         """
         if self._draining:
             raise Draining("The orchestrator is shutting down", retry_after=1.0)
         starting = self._spawn(self._start(self._workflows[workflow_name], request, options))
-        return await asyncio.shield(starting)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if cancels:
+                starting.add_done_callback(self._abandon)
+            raise
 
     def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[TraceEvent, None]:
         """The trace behind a sequence number, replayed and then live, until the run has ended. See watching.py."""
@@ -108,18 +120,28 @@ class RunEngine:
 
     @contextlib.contextmanager
     def attached(self, run_id: str, *, cancels: bool) -> Iterator[None]:
-        """Inside the block a caller is attached to a run. When the last one leaves, cancels says what becomes of the run."""
-        active = self._active.get(run_id)
-        if active is not None:
-            active.attached += 1
+        """Inside the block a caller is attached to a run.
+
+        When the last one leaves while this process works on the run, it is cancelled, unless one of its callers has said that
+        it is to go on: then cancels was False.
+        """
+        callers = self._callers.setdefault(run_id, _Callers())
+        callers.count += 1
+        callers.keep = callers.keep or not cancels
         try:
             yield
         finally:
-            if active is not None:
-                active.attached -= 1
-                gone = active.attached == 0 and cancels and self._active.get(run_id) is active and not self._draining
-                if gone:
-                    self._interrupt(run_id)
+            callers.count -= 1
+            active = self._active.get(run_id)
+            if callers.count == 0 and not callers.keep and active is not None and not active.feed.ended and not self._draining:
+                self._interrupt(run_id)
+            if callers.count == 0 and (active is None or active.feed.ended):
+                self._callers.pop(run_id, None)
+
+    def _abandon(self, started: "asyncio.Task[tuple[str, bool]]") -> None:
+        if not started.cancelled() and started.exception() is None:
+            with self.attached(started.result()[0], cancels=True):
+                pass
 
     async def cancel(self, run_id: str) -> Run:
         """Stop a run, wherever it is worked on, and return it once it has ended. A run that has ended stays as it is.
@@ -258,9 +280,9 @@ class RunEngine:
         except asyncio.CancelledError:
             if active.released or active.end is None:
                 raise
-            return workflow.broken_off(request, trace, active.end)
+            error: ErrataError = active.end
         except TimeoutError:
-            error: ErrataError = DeadlineExceeded(f"The run did not finish within {max(0.0, limit):.1f} s")
+            error = DeadlineExceeded(f"The run did not finish within {max(0.0, limit):.1f} s")
         except ErrataError as raised:
             if raised.metadata.get("service") == "database":
                 raise
@@ -272,6 +294,8 @@ class RunEngine:
         except Exception:
             _log.exception("run_broke")
             error = ErrataError()
+        # What was being stored when it was broken off is part of it.
+        await trace.settled()
         return workflow.broken_off(request, trace, error)
 
     async def _store_end(self, workflow: Workflow, trace: RunTrace, ended: RunFinished | ApprovalRequested) -> None:
@@ -302,6 +326,8 @@ class RunEngine:
 
     def _leave(self, active: _Active, task: asyncio.Task[None]) -> None:
         self._active.pop(active.lease.run_id, None)
+        if active.feed.ended and self._callers.get(active.lease.run_id, _Callers()).count == 0:
+            self._callers.pop(active.lease.run_id, None)
         self._keeper.drop(active.lease)
         self._metrics.runs_in_flight.labels(active.workflow).dec()
         active.feed.close()
@@ -328,7 +354,7 @@ class RunEngine:
             self._free.clear()
             try:
                 since = time.monotonic()
-                for claimed in await self._store.claim_expired(_MOST_TAKEN_AT_ONCE):
+                for claimed in await self._store.claim_expired(_MOST_TAKEN_AT_ONCE, tuple(self._workflows)):
                     self._resume(claimed, since)
             except (ServiceUnavailable, *_STORAGE_ERRORS) as error:
                 _log.warning("takeover_failed", error=type(error).__name__, detail=str(error)[:300])
@@ -344,7 +370,7 @@ class RunEngine:
 
     def _interrupt(self, run_id: str) -> None:
         active = self._active.get(run_id)
-        if active is not None and active.end is None and active.task is not None:
+        if active is not None and active.end is None and not active.ended and active.task is not None:
             active.end = RunCancelled("The run was cancelled")
             active.task.cancel()
 

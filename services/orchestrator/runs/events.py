@@ -99,8 +99,8 @@ class PassageGraded:
 
     @property
     def key(self) -> str:
-        """Which step of its kind it is: a passage is graded once a run."""
-        return self.passage_id
+        """Which step of its kind it is: a passage is graded once for what was searched."""
+        return f"{self.retrieval}:{self.passage_id}"
 
 
 @dataclass(frozen=True, slots=True)

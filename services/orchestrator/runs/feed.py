@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from services.orchestrator.runs.events import TraceEvent
+from services.orchestrator.runs.events import RunFinished, TraceEvent
 
 # A watcher that is this far behind gets no further deltas: the whole text comes with the next stored event.
 _MAX_DELTAS_WAITING: Final = 256
@@ -47,6 +47,11 @@ class Feed:
     def __init__(self, stored: Iterable[TraceEvent] = ()) -> None:
         self._watchers: set[Watcher] = set()
         self._stored = list(stored)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal event is there."""
+        return bool(self._stored) and isinstance(self._stored[-1].payload, RunFinished)
 
     def stored(self, after: int) -> tuple[TraceEvent, ...]:
         """The stored events behind a sequence number, in order."""

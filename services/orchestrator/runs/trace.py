@@ -150,6 +150,11 @@ class RunTrace:
         self._recording.publish(event)
         return event
 
+    async def settled(self) -> None:
+        """Return once everything that was to be recorded is stored, or could not be."""
+        if self._storing:
+            await asyncio.wait(set(self._storing))
+
     def say(self, text: str, number: int) -> None:
         """Show a piece of text as it is written. number: the refinement or revision."""
         now = datetime.datetime.now(datetime.UTC)

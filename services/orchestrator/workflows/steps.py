@@ -22,7 +22,7 @@ _NOT_OF_THE_PASSAGE: Final = frozenset(
 
 
 class PassageGrading:
-    """Grades passages against a question, each once a run."""
+    """Grades passages against a question, each once."""
 
     def __init__(self, trace: RunTrace, judge: Judge, question: str, is_used: Callable[[PassageGrade], bool]) -> None:
         self._trace = trace
@@ -37,7 +37,7 @@ class PassageGrading:
             JudgementIncomplete: none could, so that nothing can be decided.
         """
         await self._trace.insist(lambda: self._grade_the_rest(passages, retrieval))
-        results = [(passage, self._trace.recorded(PassageGraded, passage.passage_id)) for passage in passages]
+        results = [(passage, self._recorded(retrieval, passage)) for passage in passages]
         graded = tuple(
             (passage, result.grade) for passage, result in results if result is not None and result.grade is not None
         )
@@ -47,7 +47,7 @@ class PassageGrading:
 
     async def _grade_the_rest(self, passages: tuple[Passage, ...], retrieval: int) -> None:
         """Grade those that have no result yet, recording each as it comes. Raises what is no fault of a passage."""
-        rest = tuple(item for item in passages if self._trace.recorded(PassageGraded, item.passage_id) is None)
+        rest = tuple(item for item in passages if self._recorded(retrieval, item) is None)
         if not rest:
             return
         failure: ErrataError | None = None
@@ -68,6 +68,9 @@ class PassageGrading:
             # Only now: the others were graded meanwhile, and are paid for. So may be those that failed.
             failure.model_calls = (*failure.model_calls, *unrecorded)
             raise failure
+
+    def _recorded(self, retrieval: int, passage: Passage) -> PassageGraded | None:
+        return self._trace.recorded(PassageGraded, f"{retrieval}:{passage.passage_id}")
 
     def _event(self, retrieval: int, result: PassageResult) -> PassageGraded:
         if isinstance(result.result, PassageGrade):

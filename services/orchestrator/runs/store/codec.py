@@ -82,7 +82,8 @@ def _evaluation_values(item: Evaluation) -> dict[str, Any]:
         "threshold": item.threshold,
         "passed": item.passed,
         "verdict": item.verdict,
-        "explanation": item.explanation[:_LONGEST_EXPLANATION],
+        # A model's text may hold what PostgreSQL's does not.
+        "explanation": item.explanation[:_LONGEST_EXPLANATION].replace("\0", " "),
     }
 
 

@@ -29,9 +29,16 @@ _CLAIMED = (
 )
 
 
-async def claim_expired(engine: AsyncEngine, owner: str, ttl: float, most: int) -> tuple[ClaimedRun, ...]:
-    """Take up to `most` running runs whose lease is over. Of several replicas that try, one gets each run."""
-    over = (runs.c.state == RunState.RUNNING.value) & (runs.c.lease_expires < now_epoch())
+async def claim_expired(
+    engine: AsyncEngine, holder: tuple[str, float], most: int, workflows: tuple[str, ...]
+) -> tuple[ClaimedRun, ...]:
+    """Take up to `most` running runs whose lease is over. Of several replicas that try, one gets each run.
+
+    holder: the owner and the seconds of its leases. workflows: those that it knows; to take another run would only count as
+    a change of hands.
+    """
+    owner, ttl = holder
+    over = (runs.c.state == RunState.RUNNING.value) & (runs.c.lease_expires < now_epoch()) & runs.c.workflow.in_(workflows)
     async with reading_from(engine) as connection:
         # Asked for all the time, and nearly always in vain: so without the lock of a writer first.
         if not (await connection.execute(select(exists().where(over)))).scalar():

@@ -107,9 +107,9 @@ class RunStore:
         """A page of runs, newest first; InvalidFields for a token of another query."""
         return await self._read(lambda connection: reading.list_runs(connection, query))
 
-    async def claim_expired(self, most: int) -> tuple[ClaimedRun, ...]:
-        """Take runs up whose lease is over."""
-        return await leases.claim_expired(self._engine, self._owner, self._ttl, most)
+    async def claim_expired(self, most: int, workflows: tuple[str, ...]) -> tuple[ClaimedRun, ...]:
+        """Take runs of these workflows up whose lease is over."""
+        return await leases.claim_expired(self._engine, (self._owner, self._ttl), most, workflows)
 
     async def renew(self) -> dict[Lease, bool]:
         """Prolong all leases of this replica; returns those it still has, and whether each run is to be cancelled."""

@@ -50,11 +50,11 @@ def build_graph(checkpointer: Checkpointer = None) -> ComposeGraph:
     graph.add_node("finish", nodes.finish)
     graph.add_conditional_edges(START, policy.at_start, ["retrieve", "write"])
     graph.add_edge("retrieve", "grade_passages")
-    graph.add_conditional_edges("grade_passages", policy.after_grading, ["write", "finish"])
+    graph.add_conditional_edges("grade_passages", policy.after_grading, ["write", "revise", "finish"])
     graph.add_edge("write", "review")
-    graph.add_conditional_edges("review", policy.after_review, ["revise", "approve", "finish"])
+    graph.add_conditional_edges("review", policy.after_review, ["retrieve", "revise", "approve", "finish"])
     graph.add_edge("revise", "review")
-    graph.add_conditional_edges("approve", policy.after_approval, ["revise", "finish"])
+    graph.add_conditional_edges("approve", policy.after_approval, ["retrieve", "revise", "finish"])
     graph.add_edge("finish", END)
     return graph.compile(checkpointer=checkpointer)
 
@@ -122,7 +122,7 @@ def finished(state: ComposeState) -> RunFinished:
     outcome = policy.outcome(state)
     if outcome is Outcome.REFUSED_NO_EVIDENCE:
         misses = tuple(NearestMiss(item.passage, item.grade) for item in state.missed)
-        return RunFinished(outcome=outcome, refusal=Refusal((state.request.task,), misses), retrievals=1)
+        return RunFinished(outcome=outcome, refusal=Refusal(state.searched, misses), retrievals=len(state.searched))
     shown = policy.best(state.reviewed, state.since)
     return RunFinished(
         outcome=outcome,
@@ -132,7 +132,7 @@ def finished(state: ComposeState) -> RunFinished:
         shortfalls=shown.shortfalls,
         cited_passages=_cited(shown, state.passages),
         faithfulness_score=None if shown.faithfulness is None else shown.faithfulness.faithfulness_score,
-        retrievals=1 if state.request.collection else 0,
+        retrievals=len(state.searched),
         revisions=state.revisions,
         best_revision=shown.revision,
     )
@@ -154,7 +154,8 @@ def broken_off(request: ComposeRequest, stored: Sequence[TraceEvent], error: Err
     # As in the state: what a person sent back is not offered again, once there is something else.
     since = max((item.revision for item in payloads if isinstance(item, DraftRevised) and item.feedback), default=0)
     shown = policy.best(reviewed, since if since < len(reviewed) else 0) if reviewed else None
-    found = [passage for payload in payloads if isinstance(payload, PassagesRetrieved) for passage in payload.passages]
+    retrieved = [passage for payload in payloads if isinstance(payload, PassagesRetrieved) for passage in payload.passages]
+    found = {passage.passage_id: passage for passage in retrieved}
     faithfulness = None if shown is None else shown.faithfulness
     return RunFinished(
         outcome=outcome_of(error),
@@ -162,7 +163,7 @@ def broken_off(request: ComposeRequest, stored: Sequence[TraceEvent], error: Err
         draft=drafts.get(0) if shown is None else shown.draft,
         review=None if shown is None else shown.review,
         shortfalls=() if shown is None else shown.shortfalls,
-        cited_passages=() if shown is None else _cited(shown, found),
+        cited_passages=() if shown is None else _cited(shown, tuple(found.values())),
         faithfulness_score=None if faithfulness is None else faithfulness.faithfulness_score,
         retrievals=sum(isinstance(payload, PassagesRetrieved) for payload in payloads),
         revisions=sum(isinstance(payload, DraftRevised) for payload in payloads),

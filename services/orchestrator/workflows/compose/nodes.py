@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
@@ -42,8 +41,6 @@ from services.orchestrator.workflows.ports import (
 )
 from services.orchestrator.workflows.steps import PassageGrading, required, written
 
-_RETRIEVAL: Final = 1
-
 
 @dataclass(frozen=True, slots=True)
 class ComposeContext:
@@ -56,29 +53,36 @@ class ComposeContext:
 
 
 async def retrieve(state: ComposeState, runtime: Runtime[ComposeContext]) -> ComposeUpdate:
-    """Search with the task."""
+    """Search with the task, and before a revision with what is missing."""
     request, settings = state.request, state.request.settings
+    query = policy.wanted(state) if state.reviewed else request.task
+    retrieval = len(state.searched) + 1
+    known = frozenset(passage.passage_id for passage in state.passages)
 
     async def search() -> tuple[PassagesRetrieved, Sequence[ModelCall]]:
-        asked = PassageSearch(request.collection, request.task, settings.top_k, settings.search_mode, request.filter)
+        asked = PassageSearch(request.collection, query, settings.top_k, settings.search_mode, request.filter)
         found = await runtime.context.retriever.search(asked)
-        return PassagesRetrieved(_RETRIEVAL, request.task, found, tuple(item.passage_id for item in found)), ()
+        new = tuple(item.passage_id for item in found if item.passage_id not in known)
+        return PassagesRetrieved(retrieval, query, found, new), ()
 
-    retrieved = await runtime.context.trace.once(PassagesRetrieved, str(_RETRIEVAL), search)
-    return {"found": retrieved.passages}
+    retrieved = await runtime.context.trace.once(PassagesRetrieved, str(retrieval), search)
+    new = frozenset(retrieved.new_passage_ids)
+    found = tuple(item for item in retrieved.passages if item.passage_id in new)
+    return {"searched": (*state.searched, query), "found": found}
 
 
 async def grade_passages(state: ComposeState, runtime: Runtime[ComposeContext]) -> ComposeUpdate:
-    """Grade the passages against the task; the best come first."""
+    """Grade what was found against what was searched; the best come first, behind those that a draft cites already."""
     if not state.found:
         return {"found": ()}
     is_used = partial(policy.passes, settings=state.request.settings)
-    grading = PassageGrading(runtime.context.trace, runtime.context.judge, state.request.task, is_used)
-    graded = [GradedPassage(passage, grade) for passage, grade in await grading.grade(state.found, _RETRIEVAL)]
+    grading = PassageGrading(runtime.context.trace, runtime.context.judge, state.searched[-1], is_used)
+    graded = [GradedPassage(passage, grade) for passage, grade in await grading.grade(state.found, len(state.searched))]
     graded.sort(key=lambda item: (-item.grade.score, item.passage.passage_id))
     used = tuple(item.passage for item in graded if is_used(item.grade))
     missed = tuple(item for item in graded if not is_used(item.grade))
-    return {"found": (), "passages": used, "missed": missed[: policy.NEAREST_MISSES]}
+    passages = (*state.passages, *used)[: policy.MOST_PASSAGES]
+    return {"found": (), "passages": passages, "missed": (*state.missed, *missed)[: policy.NEAREST_MISSES]}
 
 
 async def write(state: ComposeState, runtime: Runtime[ComposeContext]) -> ComposeUpdate:

@@ -1,6 +1,6 @@
 """Every decision of the compose workflow: pure functions of the state and the settings in it.
 
-(retrieve → grade_passages →) write → review → (revise → review)* → (approve → …)? → finish
+(retrieve → grade_passages →) write → review → ((retrieve → grade_passages →) revise → review)* → (approve → …)? → finish
 """
 
 from typing import Final, Literal
@@ -12,6 +12,9 @@ from services.orchestrator.workflows.compose.state import ComposeSettings, Compo
 from services.orchestrator.workflows.faithfulness import failures
 
 NEAREST_MISSES: Final = 3
+# Bounds of the retriever's, the judge's and the generator's requests.
+LONGEST_QUERY: Final = 8 * 1024
+MOST_PASSAGES: Final = 100
 
 
 def passes(grade: PassageGrade, settings: ComposeSettings) -> bool:
@@ -24,23 +27,48 @@ def at_start(state: ComposeState) -> Literal["retrieve", "write"]:
     return "retrieve" if state.request.collection else "write"
 
 
-def after_grading(state: ComposeState) -> Literal["write", "finish"]:
-    """Nothing is written about what the documents do not hold."""
+def after_grading(state: ComposeState) -> Literal["write", "revise", "finish"]:
+    """Nothing is written about what the documents do not hold. A later search serves the revision that it was made for."""
+    if state.reviewed:
+        return "revise"
     return "write" if state.passages else "finish"
 
 
-def after_review(state: ComposeState) -> Literal["revise", "approve", "finish"]:
+def after_review(state: ComposeState) -> Literal["retrieve", "revise", "approve", "finish"]:
     """Done, or another revision, or the limit. What a person has to agree to goes to that person first."""
     latest = state.reviewed[-1]
     if not latest.shortfalls:
         return "approve" if state.request.require_approval else "finish"
-    return "revise" if revisions_left(state) else "finish"
+    return _to_revision(state) if revisions_left(state) and not is_stuck(state) else "finish"
 
 
-def after_approval(state: ComposeState) -> Literal["revise", "finish"]:
+def after_approval(state: ComposeState) -> Literal["retrieve", "revise", "finish"]:
     """A person's wish for a revision counts against the limit like any other."""
     wants_revision = state.decision == ApprovalDecision.REVISE.value
-    return "revise" if wants_revision and revisions_left(state) else "finish"
+    return _to_revision(state) if wants_revision and revisions_left(state) else "finish"
+
+
+def is_stuck(state: ComposeState) -> bool:
+    """Whether the last revision has changed nothing, so that another one with the same findings would not either."""
+    if len(state.reviewed) < 2:
+        return False
+    latest = state.reviewed[-1].draft.text
+    return any(latest == earlier.draft.text for earlier in state.reviewed[:-1])
+
+
+def wanted(state: ComposeState) -> str:
+    """What is to be searched before a revision: what a person asks for, or what the review misses; empty for nothing new."""
+    base = best(state.reviewed, min(state.since, len(state.reviewed) - 1))
+    missed = frozenset(item.criterion for item in base.shortfalls)
+    points = (issue.description for issue in base.review.issues if issue.criterion in missed)
+    query = state.feedback or " ".join(dict.fromkeys(points))
+    query = query.encode()[:LONGEST_QUERY].decode(errors="ignore")
+    return "" if query in state.searched else query
+
+
+def _to_revision(state: ComposeState) -> Literal["retrieve", "revise"]:
+    room = len(state.passages) < MOST_PASSAGES
+    return "retrieve" if state.request.collection and room and wanted(state) else "revise"
 
 
 def revisions_left(state: ComposeState) -> bool:
@@ -85,10 +113,10 @@ def outcome(state: ComposeState) -> Outcome:
 def recursion_limit(settings: ComposeSettings) -> int:
     """Steps that a run within its limits can take.
 
-    Two for the passages, write and review; revise, review and approve for each revision; a last approve, finish, and one that
-    langgraph needs.
+    Two for the passages, write and review; two for more passages, revise, review and approve for each revision; a last
+    approve, finish, and one that langgraph needs.
     """
-    return 4 + 3 * settings.max_revisions + 3
+    return 4 + 5 * settings.max_revisions + 3
 
 
 def _rank(item: ReviewedDraft) -> tuple[bool, bool, float]:

@@ -61,12 +61,14 @@ class ReviewedDraft:
 class ComposeState:
     """The state of the graph.
 
-    found waits to be graded; missed did not pass; passages are those that passed, in the order in which a draft cites them.
+    searched are the queries so far; found waits to be graded; missed did not pass; passages are those that passed, in the order
+    in which a draft cites them: what a later search finds comes behind.
     draft waits for its review. Only drafts from `since` on can be the best: what a person sent back is not offered again.
     decision is the person's last one, and feedback what it said; both are taken up by the node that follows.
     """
 
     request: ComposeRequest
+    searched: tuple[str, ...] = ()
     found: tuple[Passage, ...] = ()
     passages: tuple[Passage, ...] = ()
     missed: tuple[GradedPassage, ...] = ()
@@ -86,6 +88,7 @@ class ComposeState:
 class ComposeUpdate(TypedDict, total=False):
     """What a node changes."""
 
+    searched: tuple[str, ...]
     found: tuple[Passage, ...]
     passages: tuple[Passage, ...]
     missed: tuple[GradedPassage, ...]
