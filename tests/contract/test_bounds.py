@@ -20,43 +20,54 @@ from errata.judge.v1 import judge_service_pb2_grpc as judge_grpc
 from errata.orchestrator.v1 import orchestrator_service_pb2 as orchestrator_pb2
 from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
 
+from errata_kit.drafts import Criterion
 from errata_kit.grades import PassageGrade, Verdict
 from errata_kit.metrics import Metrics
-from errata_kit.passages import Answer, Passage
+from errata_kit.passages import Answer, Draft, Passage
 from errata_kit.rpc.server import Service
-from services.generator.provider import Query, Written
+from services.generator.provider import Query, Written, WrittenDraft
 from services.generator.server import GeneratorServicer
 from services.judge.assessment import AnswerAssessor
 from services.judge.claims.splitting import ClaimText
 from services.judge.claims.verdicts import CheckedClaim
 from services.judge.grading.batch import PassageGrader
-from services.judge.provider import CheckedClaims, GradedPassage
+from services.judge.provider import CheckedClaims, CriterionJudgement, GradedPassage, ReviewedDraft
+from services.judge.review.reviewer import DraftReviewer
 from services.judge.server import JudgeServicer
 from tests.harness.bounds import (
     ANSWER_BROKEN,
     COLLECTION_BROKEN,
     COLLECTION_TAKEN,
+    CRITERIA_BROKEN,
+    CRITERIA_TAKEN,
+    CRITERION_NAMES_BROKEN,
+    DRAFT_BROKEN,
+    DRAFT_TAKEN,
     FILTER_BROKEN,
     FILTER_TAKEN,
     KIB,
+    OVERALL_BROKEN,
+    OVERALL_TAKEN,
     PAGES_BROKEN,
     PAGES_TAKEN,
     PASSAGES_BROKEN,
     PASSAGES_TAKEN,
     QUESTION_BROKEN,
     QUESTION_TAKEN,
-    RUN_BROKEN,
-    RUN_ID,
-    SETTINGS_BROKEN,
-    SETTINGS_TAKEN,
+    REVISE_DRAFT,
+    TASK_BROKEN,
+    TASK_TAKEN,
+    WRITE_DRAFT,
     Change,
     Rpc,
     at,
     claim,
+    criteria,
     passages,
     put,
     wide,
 )
+from tests.harness.run_bounds import RUN_RPCS
 from tests.harness.services import (
     CALL_SECONDS,
     Below,
@@ -82,6 +93,11 @@ class InstantJudge:
     async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
         return CheckedClaims(tuple(CheckedClaim(item.text, item.start, item.end, Verdict.UNSUPPORTED) for item in claims))
 
+    async def review_draft(
+        self, task: str, draft: str, criteria: tuple[Criterion, ...], passages: tuple[Passage, ...]
+    ) -> ReviewedDraft:
+        return ReviewedDraft(tuple(CriterionJudgement(1.0, "") for _ in criteria))
+
 
 class InstantWriter:
     """Writes the same, at once."""
@@ -95,6 +111,12 @@ class InstantWriter:
     async def refine(self, correction: Any) -> AsyncIterator[str | Written]:
         yield Written(Answer("Corrected."))
 
+    async def write(self, task: Any) -> AsyncIterator[str | WrittenDraft]:
+        yield WrittenDraft(Draft("Written."))
+
+    async def revise(self, revision: Any) -> AsyncIterator[str | WrittenDraft]:
+        yield WrittenDraft(Draft("Revised."))
+
 
 def _service(name: str, register: Callable[[Any], None]) -> Service:
     return Service(name, 0, 0, f"errata.{name}.v1.{name.capitalize()}Service", register, Metrics())
@@ -104,7 +126,10 @@ def _service(name: str, register: Callable[[Any], None]) -> Service:
 async def instant(name: str, folder: Path) -> AsyncIterator[Served]:
     """The service whose bounds are tested."""
     metrics = Metrics()
-    judge = JudgeServicer(PassageGrader(InstantJudge(), 8, metrics), AnswerAssessor(InstantJudge(), metrics))
+    instant_judge = InstantJudge()
+    judge = JudgeServicer(
+        PassageGrader(instant_judge, 8, metrics), AnswerAssessor(instant_judge, metrics), DraftReviewer(instant_judge)
+    )
     writer = GeneratorServicer(InstantWriter())  # type: ignore[arg-type]  # an async generator function is what it needs
     served: contextlib.AbstractAsyncContextManager[Served]
     match name:
@@ -141,6 +166,21 @@ RPCS = [
         lambda: judge_pb2.GradeAnswerRequest(question="q", answer="An answer.", passages=passages(4)),
         {**QUESTION_BROKEN, **ANSWER_BROKEN, **PASSAGES_BROKEN, "passages  ": put(passages=[])},
         {**QUESTION_TAKEN, **PASSAGES_TAKEN, "answer": put(answer=wide(64 * KIB))},
+    ),
+    Rpc(
+        "judge",
+        "ReviewDraft",
+        lambda: judge_pb2.ReviewDraftRequest(task="t", draft="A draft.", criteria=criteria(3), passages=passages(4)),
+        {
+            **TASK_BROKEN,
+            **DRAFT_BROKEN,
+            **CRITERIA_BROKEN,
+            **CRITERION_NAMES_BROKEN,
+            **OVERALL_BROKEN,
+            **PASSAGES_BROKEN,
+            "criteria[2].threshold": at("criteria.2", threshold=-0.001),
+        },
+        {**TASK_TAKEN, **DRAFT_TAKEN, **CRITERIA_TAKEN, **OVERALL_TAKEN, **PASSAGES_TAKEN, "no passages": put(passages=[])},
     ),
     Rpc(
         "generator",
@@ -243,45 +283,9 @@ RPCS = [
         {"name": put(collection="b" * 63)},
         missing=True,
     ),
-    Rpc(
-        "orchestrator",
-        "Ask",
-        lambda: orchestrator_pb2.AskRequest(question="q"),
-        {
-            **QUESTION_BROKEN,
-            **COLLECTION_BROKEN,
-            **SETTINGS_BROKEN,
-            **FILTER_BROKEN,
-            "draft_answer": put(draft_answer=wide(64 * KIB + 1)),
-            "draft_answer ": put(draft_answer=" \n"),
-        },
-        {
-            **QUESTION_TAKEN,
-            **COLLECTION_TAKEN,
-            **SETTINGS_TAKEN,
-            **FILTER_TAKEN,
-            "draft_answer": put(draft_answer=wide(64 * KIB)),
-        },
-    ),
-    Rpc(
-        "orchestrator",
-        "WatchRun",
-        lambda: orchestrator_pb2.WatchRunRequest(run_id=RUN_ID),
-        {**RUN_BROKEN, "after_sequence": put(after_sequence=-1)},
-        {"upper case": put(run_id=RUN_ID.upper()), "after_sequence": put(after_sequence=2**63 - 1)},
-        missing=True,
-    ),
-    *(
-        Rpc("orchestrator", method, lambda make=make: make(run_id=RUN_ID), RUN_BROKEN, missing=True)  # type: ignore[misc]
-        for method, make in (("GetRun", orchestrator_pb2.GetRunRequest), ("CancelRun", orchestrator_pb2.CancelRunRequest))
-    ),
-    Rpc(
-        "orchestrator",
-        "ListRuns",
-        orchestrator_pb2.ListRunsRequest,
-        {**PAGES_BROKEN, "state": put(state=9), "outcome": put(outcome=99)},
-        {**PAGES_TAKEN, "filters": put(state=1, outcome=7)},
-    ),
+    WRITE_DRAFT,
+    REVISE_DRAFT,
+    *RUN_RPCS,
 ]
 NAMES = [rpc.method for rpc in RPCS]
 

@@ -1,4 +1,4 @@
-"""Watching, describing, listing and cancelling runs of the orchestrator, over the wire."""
+"""Watching, describing, listing and keeping runs of the orchestrator, over the wire."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import grpc
 import pytest
 from errata.orchestrator.v1 import orchestrator_service_pb2 as pb2
 from errata.orchestrator.v1 import trace_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from errata_kit.errors import (
     ModelUnavailable,
@@ -20,7 +21,6 @@ from tests.harness.services import (
     Below,
     FakeGenerator,
     FakeJudge,
-    Served,
     failure_of,
     faithful,
     scripted,
@@ -29,19 +29,18 @@ from tests.harness.traces import (
     QUESTION,
     Hook,
     ask,
+    compose,
     end,
     failed_trace,
     get_run,
+    listed,
     outcome,
     trace_of,
+    until,
+    watch,
 )
 
 # --- watching ---------------------------------------------------------------------------------------------------------
-
-
-async def watch(served: Served, run_id: str, after: int = 0) -> list[trace_pb2.TraceEvent]:
-    call = served.stub.WatchRun(pb2.WatchRunRequest(run_id=run_id, after_sequence=after), timeout=CALL_SECONDS)
-    return [reply.event async for reply in call]
 
 
 async def test_a_run_that_has_ended_is_replayed_from_any_sequence() -> None:
@@ -130,11 +129,11 @@ async def test_a_run_is_described_while_it_runs_and_after() -> None:
     async with scripted(Below(generator=FakeGenerator(before=hook))) as served:
         asking = asyncio.create_task(trace_of(ask(served, collection="notes")))
         await asyncio.wait_for(hook.reached.wait(), 5)
-        [listed] = (await served.stub.ListRuns(pb2.ListRunsRequest())).runs
-        during = await get_run(served, listed.run_id)
+        [only] = (await served.stub.ListRuns(pb2.ListRunsRequest())).runs
+        during = await get_run(served, only.run_id)
         hook.release.set()
         events = await asking
-        after = await get_run(served, listed.run_id)
+        after = await get_run(served, only.run_id)
     assert (
         during.run.state == pb2.RUN_STATE_RUNNING and not during.HasField("result") and not during.run.HasField("finish_time")
     )
@@ -142,10 +141,6 @@ async def test_a_run_is_described_while_it_runs_and_after() -> None:
     assert after.result == end(events) and after.run.last_sequence == events[-1].sequence
     assert (after.run.workflow, after.run.collection, after.run.question) == ("answer", "notes", QUESTION)
     assert after.run.create_time == during.run.create_time and after.run.finish_time == events[-1].create_time
-
-
-async def listed(served: Served, **fields: Any) -> pb2.ListRunsResponse:
-    return await served.stub.ListRuns(pb2.ListRunsRequest(**fields), timeout=CALL_SECONDS)  # type: ignore[no-any-return]
 
 
 async def test_runs_are_listed_newest_first_in_pages_and_by_filter() -> None:
@@ -175,12 +170,53 @@ async def test_runs_are_listed_newest_first_in_pages_and_by_filter() -> None:
             assert failure.code is grpc.StatusCode.INVALID_ARGUMENT and list(failure.violations) == ["page_token"]
 
 
-async def test_the_oldest_runs_that_have_ended_are_forgotten() -> None:
-    async with scripted(Below(), max_finished_runs=2) as served:
-        ids = [(await trace_of(ask(served)))[0].run_id for _ in range(3)]
-        kept = [run.run_id for run in (await listed(served)).runs]
-        failure = await failure_of(served.stub.GetRun(pb2.GetRunRequest(run_id=ids[0])))
-    assert kept == [ids[2], ids[1]] and failure.reason == "RUN_NOT_FOUND"
+async def test_runs_are_listed_by_workflow_state_principal_and_time() -> None:
+    hook = Hook()
+    below = Below()
+    async with scripted(below) as served:
+        first = (await trace_of(ask(served, principal="ada")))[0].run_id
+        second = (await trace_of(compose(served, principal="ada")))[0].run_id
+        waiting = compose(served, principal="grace", require_approval=True)
+        third = (await until(waiting, "approval_requested"))[0].run_id
+        below.retriever.before = hook
+        running = ask(served)
+        fourth = (await until(running, "run_started"))[0].run_id
+
+        async def ids(**fields: Any) -> list[str]:
+            return [run.run_id for run in (await listed(served, **fields)).runs]
+
+        assert await ids() == [fourth, third, second, first]
+        assert await ids(workflow="answer") == [fourth, first] and await ids(workflow="nothing") == []
+        assert await ids(state="RUN_STATE_WAITING") == [third] and await ids(state="RUN_STATE_RUNNING") == [fourth]
+        assert await ids(principal="ada") == [second, first] and await ids(principal="ad") == []
+        assert await ids(principal="ada", workflow="compose", outcome="OUTCOME_APPROVED") == [second]
+        # From the first moment on, up to the last one without it.
+        moments = {run.run_id: run.create_time for run in (await listed(served)).runs}
+        assert await ids(create_time_from=moments[second]) == [fourth, third, second]
+        assert await ids(create_time_before=moments[third]) == [second, first]
+        assert await ids(create_time_from=moments[second], create_time_before=moments[third]) == [second]
+        hook.release.set()
+        waiting.cancel()
+        assert outcome(await until(running, "run_finished")) == "ANSWERED"
+
+
+async def test_a_page_token_is_bound_to_its_query() -> None:
+    others: list[dict[str, Any]] = [
+        {"workflow": "compose"},
+        {"principal": "ada"},
+        {"state": "RUN_STATE_FINISHED"},
+        {"outcome": "OUTCOME_ANSWERED"},
+        {"create_time_from": Timestamp(seconds=1)},
+        {"create_time_before": Timestamp(seconds=2**33)},
+    ]
+    async with scripted(Below()) as served:
+        await asyncio.gather(*(trace_of(ask(served)) for _ in range(2)))
+        token = (await listed(served, page_size=1)).next_page_token
+        # Another size of the pages is no other query.
+        assert len((await listed(served, page_size=7, page_token=token)).runs) == 1
+        for other in others:
+            failure = await failure_of(served.stub.ListRuns(pb2.ListRunsRequest(page_token=token, **other)))
+            assert failure.code is grpc.StatusCode.INVALID_ARGUMENT and list(failure.violations) == ["page_token"], other
 
 
 async def test_many_runs_at_once_keep_their_traces_apart() -> None:

@@ -184,7 +184,7 @@ async def test_settings_reach_the_services_and_the_trace() -> None:
 
 @pytest.mark.parametrize("down", ["retriever", "judge", "generator"])
 async def test_a_service_that_is_down_fails_the_run_as_unavailable(down: str) -> None:
-    async with scripted(Below(), wait=False, **{down: NOWHERE}) as served:
+    async with scripted(Below(), wait=False, outage_seconds=0.0, **{down: NOWHERE}) as served:
         events, failure = await failed_trace(ask(served))
         assert await health_of(served.channel) == 2
         run = await get_run(served, events[0].run_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from errata.corpus.v1 import filter_pb2, passage_pb2
+from errata.generator.v1 import generator_service_pb2 as generator_pb2
 from errata.grading.v1 import grading_pb2
 
 from tests.harness.services import (
@@ -90,6 +91,14 @@ QUESTION_BROKEN = {
 }
 QUESTION_TAKEN = {"question": put(question=wide(8 * KIB)), "question of one byte": put(question="a")}
 ANSWER_BROKEN = {"answer": put(answer=""), "answer ": put(answer=wide(64 * KIB + 1))}
+CRITERION_NAMES_BROKEN: dict[str, Change] = {
+    f"criteria[0].name{' ' * place}": put(criteria=[grading_pb2.Criterion(name=name)])
+    for place, name in enumerate(("", "a" * 65, "A", "1a", "_a", "a-b", "a b", "ä", "a\n", "overall", "faithfulness"))
+}
+OVERALL_BROKEN: dict[str, Change] = {
+    f"overall_threshold{' ' * place}": put(overall_threshold=value) for place, value in enumerate((-0.001, 1.001, float("inf")))
+}
+OVERALL_TAKEN: dict[str, Change] = {"overall 0": put(overall_threshold=0), "overall 1": put(overall_threshold=1)}
 PASSAGES_BROKEN: dict[str, Change] = {
     "passages": put(passages=passages(101)),
     "passages ": put(passages=[passage("same"), passage("same")]),
@@ -213,3 +222,78 @@ SETTINGS_TAKEN: dict[str, Change] = {
     "most": at("settings", top_k=100, relevance_threshold=1, min_relevant=100, max_retrievals=10, max_refinements=5),
     "scores": at("settings", faithfulness_threshold=1, relevance_threshold=0.0),
 }
+TASK_BROKEN = {"task": put(task=""), "task ": put(task=" \n"), "task  ": put(task=wide(8 * KIB + 1))}
+TASK_TAKEN = {"task": put(task=wide(8 * KIB)), "task of one byte": put(task="a")}
+DRAFT_BROKEN = {"draft": put(draft=""), "draft ": put(draft=" \n"), "draft  ": put(draft=wide(64 * KIB + 1))}
+DRAFT_TAKEN = {"draft": put(draft=wide(64 * KIB))}
+
+
+def criteria(count: int) -> list[grading_pb2.Criterion]:
+    return [grading_pb2.Criterion(name=f"own_{number}") for number in range(count)]
+
+
+CRITERIA_BROKEN: dict[str, Change] = {
+    "criteria": put(criteria=criteria(21)),
+    "criteria ": put(criteria=[*criteria(2), *criteria(1)]),
+    "criteria[1].name": put(criteria=[*criteria(1), grading_pb2.Criterion(name="Own")]),
+    "criteria[0].name": put(criteria=[grading_pb2.Criterion(name="a" * 65)]),
+    "criteria[0].name ": put(criteria=[grading_pb2.Criterion(name="overall")]),
+    "criteria[0].name  ": put(criteria=[grading_pb2.Criterion(name="faithfulness")]),
+    "criteria[0].description": put(criteria=[grading_pb2.Criterion(name="own", description=wide(KIB + 1))]),
+    "criteria[0].threshold": put(criteria=[grading_pb2.Criterion(name="own", threshold=1.001)]),
+    "criteria[0].threshold ": put(criteria=[grading_pb2.Criterion(name="own", threshold=float("nan"))]),
+}
+CRITERIA_TAKEN: dict[str, Change] = {
+    "20 criteria": put(criteria=criteria(20)),
+    "criteria": put(criteria=[grading_pb2.Criterion(name="a" * 64, description=wide(KIB), threshold=0)]),
+}
+
+
+def draft_issue(**values: Any) -> grading_pb2.DraftIssue:
+    return grading_pb2.DraftIssue(**{"criterion": "clarity", "severity": 1, "description": "unclear", **values})
+
+
+WRITE_DRAFT = Rpc(
+    "generator",
+    "WriteDraft",
+    lambda: generator_pb2.WriteDraftRequest(task="t", passages=passages(4)),
+    {**TASK_BROKEN, **PASSAGES_BROKEN, **CRITERIA_BROKEN},
+    {**TASK_TAKEN, **PASSAGES_TAKEN, **CRITERIA_TAKEN, "no passages": put(passages=[])},
+)
+REVISE_DRAFT = Rpc(
+    "generator",
+    "ReviseDraft",
+    lambda: generator_pb2.ReviseDraftRequest(
+        task="t", draft="made up", passages=passages(4), failing_claims=[claim(), claim()], issues=[draft_issue()] * 2
+    ),
+    {
+        **TASK_BROKEN,
+        **DRAFT_BROKEN,
+        **PASSAGES_BROKEN,
+        **CRITERIA_BROKEN,
+        "issues": put(issues=[draft_issue()] * 51),
+        "issues[1].severity": at("issues.1", severity=0),
+        "issues[1].severity ": at("issues.1", severity=9),
+        "issues[1].criterion": at("issues.1", criterion=wide(65)),
+        "issues[1].description": at("issues.1", description=wide(2 * KIB + 1)),
+        "issues[1].quote": at("issues.1", quote=wide(2 * KIB + 1)),
+        "suggestions": put(suggestions=["s"] * 21),
+        "suggestions[1]": put(suggestions=["s", wide(2 * KIB + 1)]),
+        "failing_claims": put(failing_claims=[claim()] * 201),
+        "failing_claims[1].text": at("failing_claims.1", text=wide(8 * KIB + 1)),
+        "failing_claims[1].verdict": at("failing_claims.1", verdict=0),
+        "failing_claims[1].span.start": at("failing_claims.1.span", start=-1),
+        "feedback": put(feedback=wide(8 * KIB + 1)),
+    },
+    {
+        **TASK_TAKEN,
+        **DRAFT_TAKEN,
+        **PASSAGES_TAKEN,
+        **CRITERIA_TAKEN,
+        "no passages": put(passages=[]),
+        "50 issues": put(issues=[draft_issue(description=wide(2 * KIB), quote=wide(2 * KIB))] * 50),
+        "20 suggestions": put(suggestions=[wide(2 * KIB)] * 20),
+        "200 claims": put(failing_claims=[claim()] * 200),
+        "feedback": put(feedback=wide(8 * KIB)),
+    },
+)

@@ -34,24 +34,34 @@ class Material:
     passages: tuple[tuple[str, str], ...]
     answer: str
     claims: tuple[tuple[str, str], ...] = ()
+    criteria: tuple[tuple[str, str], ...] = ()
+    feedback: str = ""
+    revises: bool = False
 
 
 def material_of(request: ChatRequest) -> Material:
     """Read the fences; without a question fence the last message is the question."""
-    question = answer = ""
-    numbered: dict[str, list[tuple[str, str]]] = {"passage": [], "claim": []}
+    question = answer = feedback = ""
+    revises = False
+    numbered: dict[str, list[tuple[str, str]]] = {"passage": [], "claim": [], "criterion": []}
     for label, _, text in _FENCE.findall(request.text):
         kind, _, rest = label.strip().partition(" ")
         kind = kind.lower()
-        if kind == "question":
+        if kind in ("question", "task"):
             question = text
         elif kind in numbered:
             numbered[kind].append((rest.strip() or str(len(numbered[kind]) + 1), text))
         elif kind in ("answer", "draft"):
             answer = text
+        elif kind == "feedback":
+            # Only the prompt that revises a draft has it.
+            feedback, revises = text.removeprefix("none"), True
     if not question and request.messages:
         question = request.messages[-1].content
-    return Material(question, tuple(numbered["passage"]), answer, tuple(numbered["claim"]))
+    numbers = {kind: tuple(found) for kind, found in numbered.items()}
+    return Material(
+        question, numbers["passage"], answer, numbers["claim"], numbers["criterion"], feedback=feedback, revises=revises
+    )
 
 
 def respond(request: ChatRequest) -> Reply:
@@ -164,14 +174,22 @@ def _broader_query(material: Material) -> Mapping[str, Any]:
 
 
 def _review(material: Material) -> Mapping[str, Any]:
-    score = 0.93
+    # One criterion is as good as another to a double; a draft that names little of its task is poor by all of them.
+    share = _share(material.question, material.answer)
+    score = 0.93 if share >= _RELEVANT else round(0.9 * share, 3)
+    reason = f"The draft covers {share:.0%} of the task's words."
+    scores = [{"criterion": _as_number(number), "score": score, "explanation": reason} for number, _ in material.criteria]
+    issues = (
+        [] if share >= _RELEVANT or not scores else [{**scores[0], "severity": "MAJOR", "quote": "", "description": reason}]
+    )
     names = ("overall", "overall_score", "score", "clarity", "relevance", "completeness")
     return {
         **dict.fromkeys((*names, "technical_quality"), score),
-        "approved": True,
-        "issues": [],
-        "suggestions": [],
-        "reasoning": "The draft covers what was asked.",
+        "approved": share >= _RELEVANT,
+        "scores": scores,
+        "issues": issues,
+        "suggestions": [f"Say more about: {material.question}"] if issues else [],
+        "reasoning": reason,
     }
 
 
@@ -183,7 +201,26 @@ _CANDIDATES: Sequence[tuple[tuple[str, ...], Candidate]] = (
 )
 
 
+def _revised(material: Material) -> str:
+    """The draft without its failing claims, and with the passages' nearest sentence that it lacks."""
+    failing = {text.partition("\n")[0].strip() for _, text in material.claims}
+    text = material.answer
+    for claim in failing:
+        text = re.sub(rf"[ ]?{re.escape(claim)}(?: ?\[\d+\])*", "", text)
+    wanted = f"{material.question} {material.feedback}"
+    ranked = sorted(
+        (-_share(wanted, sentence), place, position, sentence)
+        for place, (_, passage) in enumerate(material.passages, start=1)
+        for position, sentence in enumerate(_sentences(passage))
+        if sentence not in text and sentence not in failing
+    )
+    added = f"{ranked[0][3]} [{ranked[0][1]}]" if ranked else "" if material.passages else f"It covers this: {wanted}"
+    return f"{text.strip()}\n\n{added}".strip()
+
+
 def _text_for(material: Material) -> str:
+    if material.revises:
+        return _revised(material)
     if not material.passages:
         return f"Here is what was asked for. {material.answer or material.question}".strip()
     ranked = sorted(

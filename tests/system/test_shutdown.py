@@ -1,9 +1,10 @@
-"""How services end, and what the others make of it: drains on SIGTERM, and a retriever that is killed."""
+"""How services end, and what the others make of it: drains on SIGTERM, runs that are let go, and services that are killed."""
 
 import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from errata.orchestrator.v1 import trace_pb2
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from errata_cli.stack import StackPlan
 from tests.harness.model_responder import respond
 from tests.harness.model_rules import Rule
 from tests.harness.model_server import with_latency
@@ -39,6 +41,7 @@ class InFlight:
     def __init__(self, call: Any) -> None:
         self.replies: list[Any] = []
         self.code: grpc.StatusCode | None = None
+        self.reason = ""
         self._call = call
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -47,12 +50,12 @@ class InFlight:
         try:
             self.replies.extend(self._call)
             self.code = grpc.StatusCode.OK
-        except grpc.RpcError:
-            self.code = self._call.code()
+        except grpc.RpcError as error:
+            self.code, self.reason = self._call.code(), reason_of(error)
 
-    def ended(self) -> grpc.StatusCode | None:
+    def ended(self, seconds: float = 20) -> grpc.StatusCode | None:
         """Wait for the end."""
-        self._thread.join(20)
+        self._thread.join(seconds)
         return self.code
 
 
@@ -67,6 +70,24 @@ def slow_model(model_suite: ModelSuite) -> Iterator[ModelSuite]:
     model_suite.background.run(change(Rule(with_latency(respond, MODEL_SECONDS), name="slow")))
     yield model_suite
     model_suite.background.run(change())
+
+
+@pytest.fixture(scope="module")
+def hasty(model_suite: ModelSuite) -> Iterator[None]:
+    """An orchestrator that waits a second for services, and a moment for its runs. Tests that use it come last."""
+    stack = model_suite.suite.stack
+    usual = stack.plan
+    variables = {"ERRATA_DRAIN_GRACE_SECONDS": "0.2", "ORCHESTRATOR_OUTAGE_SECONDS": "1", "ERRATA_DRAIN_PAUSE_SECONDS": "0.1"}
+    started_again(model_suite.suite, replace(usual, variables={**usual.variables, **variables}))
+    yield
+    started_again(model_suite.suite, usual)
+
+
+def started_again(suite: Suite, plan: StackPlan) -> None:
+    suite.signal("orchestrator", signal.SIGTERM)
+    assert suite.exit_code("orchestrator") == 0
+    suite.stack.plan = plan
+    suite.start_again("orchestrator")
 
 
 def until_the_model_is_asked(model_suite: ModelSuite) -> None:
@@ -164,6 +185,35 @@ def refused(suite: Suite, name: str, start: Callable[[grpc.Channel], Any]) -> bo
     return False
 
 
+def watch(suite: Suite, run_id: str) -> list[trace_pb2.TraceEvent]:
+    """The stored trace of a run, once it has ended."""
+    with suite.channel("orchestrator") as channel:
+        request = pb2.WatchRunRequest(run_id=run_id)
+        replies = pb2_grpc.OrchestratorServiceStub(channel).WatchRun(request, timeout=60)
+        return [reply.event for reply in replies if reply.event.sequence]
+
+
+def test_a_killed_judge_costs_no_run_when_it_comes_back(slow_model: ModelSuite) -> None:
+    suite = slow_model.suite
+    with suite.channel("orchestrator") as channel:
+        running = InFlight(ask(channel, slow_model.collection))
+        until_the_model_is_asked(slow_model)
+        suite.signal("judge", signal.SIGKILL)
+        try:
+            assert suite.exit_code("judge") == -signal.SIGKILL
+            assert running.code is None, "the run waits for the judge"
+        finally:
+            suite.exit_code("judge")
+            suite.start_again("judge")
+        assert running.ended(40) is grpc.StatusCode.OK
+    finished = running.replies[-1].event.run_finished
+    assert finished.outcome == trace_pb2.OUTCOME_ANSWERED
+    graded = [reply.event.passage_graded for reply in running.replies if reply.event.HasField("passage_graded")]
+    assert graded
+    assert not any(item.HasField("error") for item in graded), "a service that is away is no finding about a passage"
+
+
+@pytest.mark.usefixtures("hasty")
 def test_without_the_retriever_a_question_fails_and_works_again_with_it(model_suite: ModelSuite) -> None:
     suite = model_suite.suite
     command = ("ask", QUESTION, "--collection", model_suite.collection)
@@ -194,18 +244,25 @@ def test_without_the_retriever_a_question_fails_and_works_again_with_it(model_su
     assert "30 days" in done.out
 
 
-def test_a_killed_judge_fails_the_run_under_way_and_is_no_verdict(slow_model: ModelSuite) -> None:
+@pytest.mark.usefixtures("hasty")
+def test_a_run_that_is_not_done_within_the_grace_goes_on_after_the_restart(slow_model: ModelSuite) -> None:
     suite = slow_model.suite
     with suite.channel("orchestrator") as channel:
         running = InFlight(ask(channel, slow_model.collection))
         until_the_model_is_asked(slow_model)
-        suite.signal("judge", signal.SIGKILL)
+        suite.signal("orchestrator", signal.SIGTERM)
         try:
             assert running.ended() is grpc.StatusCode.UNAVAILABLE
+            assert suite.exit_code("orchestrator") == 0
         finally:
-            suite.exit_code("judge")
-            suite.start_again("judge")
-    finished = running.replies[-1].event.run_finished
-    assert finished.outcome == trace_pb2.OUTCOME_FAILED
-    assert not finished.HasField("faithfulness_score")
-    assert not finished.HasField("refusal")
+            suite.exit_code("orchestrator", 40)
+            suite.start_again("orchestrator")
+    # The caller is told where the run is: elsewhere. It was neither cancelled nor failed.
+    assert running.reason == "DRAINING"
+    seen = [reply.event for reply in running.replies if reply.event.sequence]
+    assert not any(event.HasField("run_finished") for event in seen)
+    events = watch(suite, seen[0].run_id)
+    assert events[: len(seen)] == seen
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert [event.WhichOneof("payload") for event in events].count("run_resumed") == 1
+    assert events[-1].run_finished.outcome == trace_pb2.OUTCOME_ANSWERED

@@ -9,8 +9,10 @@ from errata_kit.passages import Answer, Passage, Span
 from services.orchestrator.runs.events import Outcome
 from services.orchestrator.workflows.answer import policy
 from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerSettings, AnswerState, GradedPassage
+from services.orchestrator.workflows.faithfulness import failing_claims, failures
 
 LIMITS = AnswerSettings()
+THRESHOLD = LIMITS.faithfulness_threshold
 FINDING = GuardFinding(FindingKind.NUMBER, "7", Span(0, 1), "No passage has 7.", "c1")
 
 
@@ -65,22 +67,22 @@ def test_when_no_query_is_left_it_goes_on_with_what_passed() -> None:
 
 def test_an_answer_is_released_only_without_contradiction_finding_and_low_score() -> None:
     good = claim(1, Verdict.SUPPORTED, 1.0)
-    assert policy.failures(grade(good), LIMITS) == ()
-    assert policy.failures(grade(good, score=0.80), LIMITS) == ()
-    assert policy.failures(grade(good, score=0.79), LIMITS)
-    assert policy.failures(grade(good, findings=(FINDING,)), LIMITS)
-    assert policy.failures(grade(good, claim(2, Verdict.CONTRADICTED, 0.0)), LIMITS)
+    assert failures(grade(good), THRESHOLD) == ()
+    assert failures(grade(good, score=0.80), THRESHOLD) == ()
+    assert failures(grade(good, score=0.79), THRESHOLD)
+    assert failures(grade(good, findings=(FINDING,)), THRESHOLD)
+    assert failures(grade(good, claim(2, Verdict.CONTRADICTED, 0.0)), THRESHOLD)
 
 
 def test_an_answer_that_says_nothing_is_not_released() -> None:
-    assert policy.failures(grade(), LIMITS) == ("no claim is supported",)
-    assert policy.failures(grade(claim(1, Verdict.UNVERIFIABLE, 0.5)), LIMITS)
+    assert failures(grade(), THRESHOLD) == ("no claim is supported",)
+    assert failures(grade(claim(1, Verdict.UNVERIFIABLE, 0.5)), THRESHOLD)
 
 
 def test_failing_claims_are_the_problematic_ones_else_the_weak_ones() -> None:
     bad, weak, good = claim(1, Verdict.UNSUPPORTED, 0.1), claim(2, Verdict.SUPPORTED, 0.5), claim(3, Verdict.SUPPORTED, 1.0)
-    assert policy.failing_claims(grade(bad, weak, good, score=0.5), LIMITS) == (bad,)
-    assert policy.failing_claims(grade(weak, good, score=0.7), LIMITS) == (weak,)
+    assert failing_claims(grade(bad, weak, good, score=0.5), THRESHOLD) == (bad,)
+    assert failing_claims(grade(weak, good, score=0.7), THRESHOLD) == (weak,)
 
 
 def test_refinement_ends_at_its_limit_and_where_nothing_can_be_corrected() -> None:
