@@ -59,7 +59,11 @@ def clarity(draft: Reading) -> Measured:
         costs.append((min(0.3, 0.02 * (average - _LONG_MEAN)), remark))
     costs.extend(_structure(draft))
     costs.extend(_strung_together(draft))
-    return measured(_BEST, f"It has {len(lengths)} sentences of {average:.0f} words on average.", costs)
+    return measured(
+        _BEST,
+        f"It has {len(lengths)} {'sentence' if len(lengths) == 1 else 'sentences'} of {average:.0f} words on average.",
+        costs,
+    )
 
 
 def _structure(draft: Reading) -> list[tuple[float, Remark]]:

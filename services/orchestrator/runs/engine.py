@@ -2,20 +2,18 @@
 
 import asyncio
 import contextlib
-import sqlite3
 import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import psycopg
 import uuid_utils
-from sqlalchemy.exc import SQLAlchemyError
 
 from errata_kit.calls import current_call, enter_call, stop_task
-from errata_kit.errors import DeadlineExceeded, Draining, ErrataError, Reason, RunCancelled, ServiceUnavailable
+from errata_kit.errors import Draining, ErrataError, RunCancelled, ServiceUnavailable
 from errata_kit.logs import get_logger
 from errata_kit.metrics import Metrics
+from services.orchestrator.runs.driving import STORAGE_ERRORS, Active, result_of
 from services.orchestrator.runs.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -36,9 +34,6 @@ from services.orchestrator.runs.workflow import Workflow
 # The run ends this much before its caller's deadline, so that the terminal event still reaches the caller.
 _DEADLINE_MARGIN_SECONDS: Final = 0.05
 _MOST_TAKEN_AT_ONCE: Final = 16
-# The database of runs or checkpoints: what they raise says nothing about the run.
-_STORAGE_ERRORS: Final = (psycopg.Error, sqlite3.Error, SQLAlchemyError)
-
 _log = get_logger("errata.runs")
 
 
@@ -55,19 +50,6 @@ class EngineSettings:
     lease: float
     outage: float
     max_takeovers: int = 10
-
-
-@dataclass(slots=True)
-class _Active:
-    """A run under way in this process. released: let go, not ended."""
-
-    feed: Feed
-    workflow: str
-    lease: Lease
-    task: asyncio.Task[None] | None = None
-    end: ErrataError | None = None
-    released: bool = False
-    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -89,7 +71,7 @@ class RunEngine:
         self._workflows = {workflow.name: workflow for workflow in workflows}
         self._metrics = metrics
         self._settings = settings
-        self._active: dict[str, _Active] = {}
+        self._active: dict[str, Active] = {}
         self._callers: dict[str, _Callers] = {}
         self._draining = False
         self._free = asyncio.Event()
@@ -194,7 +176,7 @@ class RunEngine:
 
     async def aclose(self) -> None:
         """Stop. Runs under way are let go."""
-        with contextlib.suppress(ErrataError, *_STORAGE_ERRORS):
+        with contextlib.suppress(ErrataError, *STORAGE_ERRORS):
             await self.drain(0)
         await self._keeper.aclose()
         for task in list(self._others):
@@ -213,7 +195,7 @@ class RunEngine:
         lease = Lease(run_id, self._settings.replica, 1)
         active = self._enter(workflow, lease, since, (created.event,))
         trace = RunTrace(lease, self._recording(active), (created.event,), budget=options.budget)
-        self._drive_on(active, self._drive(workflow, request, trace, limit - (time.monotonic() - since)))
+        self._drive_on(active, self._drive(active, request, trace, limit - (time.monotonic() - since)))
         return run_id, True
 
     def _resume(self, claimed: ClaimedRun, since: float) -> None:
@@ -224,9 +206,9 @@ class RunEngine:
             self._spawn(self._store.release((claimed.lease,)))
             return
         active = self._enter(workflow, claimed.lease, since, claimed.events)
-        self._drive_on(active, self._go_on(workflow, claimed, active))
+        self._drive_on(active, self._go_on(claimed, active))
 
-    async def _go_on(self, workflow: Workflow, claimed: ClaimedRun, active: _Active) -> None:
+    async def _go_on(self, claimed: ClaimedRun, active: Active) -> None:
         trace = RunTrace(
             claimed.lease,
             self._recording(active),
@@ -235,7 +217,7 @@ class RunEngine:
             budget=claimed.budget,
             attempt=claimed.takeovers,
         )
-        request = workflow.load(claimed.request)
+        request = active.workflow.load(claimed.request)
         if claimed.resumed:
             self._metrics.lease_takeovers.inc()
             _log.warning("run_taken_up", run_id=claimed.lease.run_id, takeovers=claimed.takeovers)
@@ -247,89 +229,60 @@ class RunEngine:
             active.end = active.end or RunCancelled("The run was cancelled")
         if claimed.takeovers > self._settings.max_takeovers:
             active.end = ErrataError("The run was given up: it has changed hands too often")
-        await self._drive(workflow, request, trace, claimed.seconds, active.end)
+        await self._drive(active, request, trace, claimed.seconds, active.end)
 
     async def _drive(
-        self, workflow: Workflow, request: Any, trace: RunTrace, limit: float, already: ErrataError | None = None
+        self, active: Active, request: Any, trace: RunTrace, limit: float, already: ErrataError | None = None
     ) -> None:
         """Work on a run until it ends, waits, or is no longer ours."""
-        run_id = trace.lease.run_id
+        run_id = active.lease.run_id
         # The task is the run's own. The deadline of the call that it came from is in the limit, if it is to hold at all.
         enter_call(run_id, current_call().trace_id, max(0.0, limit))
         try:
-            ended = await self._result(workflow, request, trace, limit, already)
+            ended = await result_of(active, request, trace, limit, already)
             # The end is stored even when somebody cancels again right now.
-            await asyncio.shield(self._spawn(self._store_end(workflow, trace, ended)))
+            await asyncio.shield(self._spawn(self._store_end(active, trace, ended)))
         except (LeaseLost, asyncio.CancelledError):
             _log.warning("run_let_go", run_id=run_id)
-        except (ServiceUnavailable, *_STORAGE_ERRORS) as error:
+        except (ServiceUnavailable, *STORAGE_ERRORS) as error:
             # Whoever reaches the database next goes on from the last checkpoint.
             _log.error("run_unstorable", run_id=run_id, error=type(error).__name__, detail=str(error)[:500])
 
-    async def _result(
-        self, workflow: Workflow, request: Any, trace: RunTrace, limit: float, already: ErrataError | None
-    ) -> RunFinished | ApprovalRequested:
-        active = self._active[trace.lease.run_id]
-        try:
-            if already is not None:
-                raise already
-            if limit <= 0:
-                raise TimeoutError
-            async with asyncio.timeout(limit):
-                return await workflow.run(request, trace)
-        except asyncio.CancelledError:
-            if active.released or active.end is None:
-                raise
-            error: ErrataError = active.end
-        except TimeoutError:
-            error = DeadlineExceeded(f"The run did not finish within {max(0.0, limit):.1f} s")
-        except ErrataError as raised:
-            if raised.metadata.get("service") == "database":
-                raise
-            if raised.why not in {Reason.CANCELLED, Reason.BUDGET_EXHAUSTED}:
-                _log.warning("run_failed", reason=raised.why.value, detail=raised.detail[:2000])
-            error = raised
-        except (LeaseLost, *_STORAGE_ERRORS):
-            raise
-        except Exception:
-            _log.exception("run_broke")
-            error = ErrataError()
-        # What was being stored when it was broken off is part of it.
-        await trace.settled()
-        return workflow.broken_off(request, trace, error)
-
-    async def _store_end(self, workflow: Workflow, trace: RunTrace, ended: RunFinished | ApprovalRequested) -> None:
+    async def _store_end(self, active: Active, trace: RunTrace, ended: RunFinished | ApprovalRequested) -> None:
+        active.ending = True
         if isinstance(ended, ApprovalRequested):
             released: dict[str, Any] = {"lease_owner": None, "lease_expires": 0.0}
             await trace.record(ended, state=RunState.WAITING.value, approval=ended.approval, **released)
-            self._active[trace.lease.run_id].ended = True
+            active.ended = True
             return
         result = await trace.finish(ended)
-        self._active[trace.lease.run_id].ended = True
-        self._metrics.runs.labels(workflow.name, result.outcome.value).inc()
-        self._metrics.run_seconds.labels(workflow.name).observe(result.elapsed_seconds)
+        active.ended = True
+        self._metrics.runs.labels(active.workflow.name, result.outcome.value).inc()
+        self._metrics.run_seconds.labels(active.workflow.name).observe(result.elapsed_seconds)
         self._metrics.retrievals.inc(result.retrievals)
         self._metrics.refinements.inc(result.refinements)
         self._metrics.revisions.inc(result.revisions)
         _log.info("run_finished", outcome=result.outcome.value, seconds=round(result.elapsed_seconds, 3))
 
-    def _enter(self, workflow: Workflow, lease: Lease, since: float, stored: tuple[TraceEvent, ...]) -> _Active:
-        active = self._active[lease.run_id] = _Active(Feed(stored), workflow.name, lease)
+    def _enter(self, workflow: Workflow, lease: Lease, since: float, stored: tuple[TraceEvent, ...]) -> Active:
+        active = self._active[lease.run_id] = Active(Feed(stored), workflow, lease)
         self._keeper.add(lease, since)
         self._metrics.runs_in_flight.labels(workflow.name).inc()
         return active
 
-    def _drive_on(self, active: _Active, work: Any) -> None:
+    def _drive_on(self, active: Active, work: Any) -> None:
         run_id = active.lease.run_id
         active.task = asyncio.create_task(work, name=f"run-{run_id}")
         active.task.add_done_callback(lambda task: self._leave(active, task))
 
-    def _leave(self, active: _Active, task: asyncio.Task[None]) -> None:
-        self._active.pop(active.lease.run_id, None)
+    def _leave(self, active: Active, task: asyncio.Task[None]) -> None:
+        if self._active.get(active.lease.run_id) is active:
+            # Not that of somebody's quick decision on a run that has just begun to wait.
+            del self._active[active.lease.run_id]
         if active.feed.ended and self._callers.get(active.lease.run_id, _Callers()).count == 0:
             self._callers.pop(active.lease.run_id, None)
         self._keeper.drop(active.lease)
-        self._metrics.runs_in_flight.labels(active.workflow).dec()
+        self._metrics.runs_in_flight.labels(active.workflow.name).dec()
         active.feed.close()
         self._signals.ring(active.lease.run_id)
         if active.end is not None and not active.ended and not active.released:
@@ -342,7 +295,7 @@ class RunEngine:
         active = self._active.get(run_id)
         return None if active is None else active.feed
 
-    def _recording(self, active: _Active) -> Recording:
+    def _recording(self, active: Active) -> Recording:
         def publish(event: TraceEvent) -> None:
             active.feed.publish(event)
 
@@ -356,7 +309,7 @@ class RunEngine:
                 since = time.monotonic()
                 for claimed in await self._store.claim_expired(_MOST_TAKEN_AT_ONCE, tuple(self._workflows)):
                     self._resume(claimed, since)
-            except (ServiceUnavailable, *_STORAGE_ERRORS) as error:
+            except (ServiceUnavailable, *STORAGE_ERRORS) as error:
                 _log.warning("takeover_failed", error=type(error).__name__, detail=str(error)[:300])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -376,10 +329,11 @@ class RunEngine:
 
     def _lose(self, lease: Lease) -> None:
         active = self._active.get(lease.run_id)
-        if active is not None and active.lease == lease:
+        # A run whose end is being stored has given its lease up itself; if it was lost after all, that write finds out.
+        if active is not None and active.lease == lease and not active.ending:
             self._let_go(active)
 
-    def _let_go(self, active: _Active) -> None:
+    def _let_go(self, active: Active) -> None:
         active.released = True
         if active.task is not None:
             active.task.cancel()
