@@ -90,6 +90,7 @@ async def _measure(name: str, settings: OrchestratorSettings, targets: dict[str,
             stub = pb2_grpc.OrchestratorServiceStub(channel)
             await asyncio.wait_for(until_serving(channel, "errata.orchestrator.v1.OrchestratorService"), 60)
             await _ask(stub, _WARM_UP)
+            await _forget(settings, "")
             before = await _bytes(settings)
             for _ in range(_ROUNDS):
                 suite.append(await _suite_round(stub, process, runs))

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import replicas
 from tests.harness.model_server import ModelServer
+from tests.harness.postgres import PostgresServer, postgres_server
 from tests.harness.suite import Background, Suite, running_suite, write_files
 
 
@@ -88,3 +90,17 @@ def ingest_corpus(suite: Suite, folder: Path) -> str:
     done = suite.errata("ingest", str(folder), "--collection", "tidepool")
     assert done.code == 0, done.err
     return "tidepool"
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replicas.Nursery]:
+    """Starts replicas of the orchestrator."""
+    with replicas.nursery(tmp_path_factory.mktemp("replicas")) as ready:
+        yield ready
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A private PostgreSQL; tests that want one are skipped where there is none."""
+    with postgres_server() as server:
+        yield server
