@@ -61,7 +61,7 @@ lock: setup ## Resolve the newest versions that pyproject.toml allows
 	@echo "uv==$$($(BIN)/uv --version | cut -d' ' -f2)" | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/uv.txt
 
 bench: setup ## Print the figures that need no other data than ../shared/data
-	@for name in retrieval judge refusal overhead; do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
+	@for name in retrieval judge refusal overhead durability; do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
 
 clean: ## Remove the environment and the demo's data
 	@rm -rf $(VENV) .errata build dist .mypy_cache .ruff_cache .pytest_cache

@@ -52,7 +52,7 @@ def configure_logs(service: str, level: str, form: Literal["json", "text"]) -> N
     root.handlers = [handler]
     root.setLevel(level.upper())
     # Libraries below say at INFO what we say ourselves, or text that must not be in a log.
-    for noisy in ("httpx2", "httpx", "httpcore", "httpcore2", "openai", "asyncio", "filelock"):
+    for noisy in ("httpx2", "httpx", "httpcore", "httpcore2", "openai", "asyncio", "filelock", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 settings.register_profile("errata", deadline=None, print_blob=True)
@@ -15,6 +16,19 @@ settings.load_profile("errata")
 # A key or an address in the developer's shell must not turn a test into a paid call.
 for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "QDRANT_URL", "ERRATA_LLM_PROVIDER", "ERRATA_DATA_DIR"):
     os.environ.pop(name, None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests of one xdist_group stay together.
+
+    pytest-xdist 3.8 writes the group into a field that pytest 9.2 no longer reads (pytest-xdist issue 1386), so that every
+    worker would start everything.
+    """
+    for item in items:
+        grouped = getattr(item, "_nodeid", None)
+        if isinstance(grouped, str) and "@" in grouped.rpartition("]")[2] and hasattr(item, "_id"):
+            item._id = NodeId.parse(grouped)
 
 
 @pytest.fixture(autouse=True, scope="session")

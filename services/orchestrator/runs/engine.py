@@ -265,6 +265,10 @@ class RunEngine:
         _log.info("run_finished", outcome=result.outcome.value, seconds=round(result.elapsed_seconds, 3))
 
     def _enter(self, workflow: Workflow, lease: Lease, since: float, stored: tuple[TraceEvent, ...]) -> Active:
+        earlier = self._active.get(lease.run_id)
+        if earlier is not None and not earlier.ending:
+            # Its renewals came too late, and nobody else was there: the run is ours again, under a new lease.
+            self._let_go(earlier)
         active = self._active[lease.run_id] = Active(Feed(stored), workflow, lease)
         self._keeper.add(lease, since)
         self._metrics.runs_in_flight.labels(workflow.name).inc()
