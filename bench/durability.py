@@ -71,7 +71,7 @@ class Measured:
 def main() -> int:
     """Measure and print."""
     parser = arguments(__doc__)
-    parser.add_argument("--runs", type=int, default=320, help="runs a round")
+    parser.add_argument("--runs", type=int, default=128, help="runs a round")
     chosen = parser.parse_args()
     figures: list[Figure] = []
     with _below() as targets:
