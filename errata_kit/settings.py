@@ -87,7 +87,12 @@ def _sentence(settings: type[ServiceSettings], location: tuple[int | str, ...], 
     value = os.environ.get(name)
     # A setting that holds a secret never shows its value.
     shown = "" if value is None or re.search(r"KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL", name) else f" (it is {value[:80]!r})"
-    return f"{name}{shown}: {message[:1].lower()}{message[1:]}."
+    # Our own validators' sentences come with a prefix that says nothing.
+    said = message.removeprefix("Value error, ")
+    if said[1:2].islower():
+        # A sentence of pydantic's, and not one that begins with the name of a variable.
+        said = said[:1].lower() + said[1:]
+    return f"{name}{shown}: {said}."
 
 
 def _stop(sentences: list[str]) -> NoReturn:

@@ -68,7 +68,7 @@ async def bring_up_to_date(settings: OrchestratorSettings) -> str:
         await database.dispose()
     if not is_sqlite(url):
         await prepare_checkpoints(url)
-    where = url.render_as_string(hide_password=True)
+    where = _shown(url)
     if before == after:
         return f"{where} is up to date (revision {after})."
     return f"{where} was brought from revision {before or 'none'} to {after}."
@@ -90,8 +90,13 @@ async def _ready(database: AsyncEngine, url: URL, settings: OrchestratorSettings
     except DatabaseBehind as error:
         raise StartFailed(str(error)) from None
     except (SQLAlchemyError, OSError, ServiceUnavailable) as error:
-        where = url.render_as_string(hide_password=True)
+        where = _shown(url)
         raise StartFailed(f"The database of the runs ({where}) can't be opened: {_first_line(error)}") from error
+
+
+def _shown(url: URL) -> str:
+    # Without the driver, which nobody has asked for, and without the password.
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
 
 def _first_line(error: Exception) -> str:
