@@ -80,20 +80,6 @@ def enter_call(run_id: str, trace_id: str, seconds: float | None, budget: CallBu
 
 
 @contextlib.contextmanager
-def within_run(run_id: str, seconds: float | None) -> Iterator[CallContext]:
-    """Work on a run inside the block, with at most these seconds, or what is left of the surrounding deadline if less."""
-    outer = _current.get()
-    deadlines = [d for d in (outer.deadline, None if seconds is None else time.monotonic() + seconds) if d is not None]
-    trace_id = outer.trace_id or uuid.uuid4().hex
-    call = replace(outer, run_id=run_id, trace_id=trace_id, deadline=min(deadlines, default=None))
-    token = _current.set(call)
-    try:
-        yield call
-    finally:
-        _current.reset(token)
-
-
-@contextlib.contextmanager
 def spending(cost_micros: int | None, tokens: int | None) -> Iterator[None]:
     """Let the calls inside the block spend at most so much; None means no bound."""
     if cost_micros is None and tokens is None:

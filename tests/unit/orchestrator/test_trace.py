@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from errata_kit.calls import current_call, within_run
+from errata_kit.calls import current_call, enter_call
 from errata_kit.errors import BudgetExhausted, Draining, ErrataError, ModelRefused, Reason, ServiceUnavailable
 from errata_kit.passages import Draft
 from errata_kit.usage import ModelCall
@@ -118,7 +118,8 @@ async def test_an_outage_is_waited_for(error: ErrataError) -> None:
 async def test_an_outage_is_waited_for_only_so_long_and_within_the_deadline() -> None:
     for outage, seconds in ((0.0, 10.0), (10.0, 0.0)):
         work = Work(*[ServiceUnavailable("gone")] * 9)
-        with within_run("run", seconds), pytest.raises(ServiceUnavailable):
+        enter_call("run", "", seconds)
+        with pytest.raises(ServiceUnavailable):
             await Kept().trace(outage=outage).once(DraftWritten, "", work)
         assert work.times == 1
 

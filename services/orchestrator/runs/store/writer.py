@@ -155,6 +155,9 @@ class GroupWriter:
                 async with self._connection.begin():
                     return await self._apply(self._connection, operations)
             except BaseException:
+                # What was seen in a transaction that did not come to its end may not be stored.
+                self._seen_principals.clear()
+                self._seen_prompts.clear()
                 await self._disconnect()
                 raise
 
