@@ -17,6 +17,9 @@ from services.retriever.index.edge import EdgeIndex
 from services.retriever.index.qdrant_server import QdrantServerIndex
 from tests.harness.passages import SPACE
 from tests.harness.qdrant_server import QdrantTestServer
+from tests.harness.run_stores import database, postgres, stores, template
+
+__all__ = ["database", "index", "postgres", "stores", "template"]
 
 REAL_SERVER = os.environ.get("ERRATA_TEST_QDRANT_URL", "")
 

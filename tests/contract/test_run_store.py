@@ -6,170 +6,45 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
-import shutil
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import uuid_utils
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, func, select, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.engine import make_url
 
-from errata_kit.errors import InvalidFields, Reason, RequestIdReused, RunNotFound, RunNotWaiting, StartFailed
+from errata_kit.errors import InvalidFields, Reason, RequestIdReused, RunNotFound, StartFailed
 from errata_kit.grades import AnswerGrade, Claim, HallucinationRisk, PassageGrade, Verdict
-from errata_kit.passages import Draft, Span
-from errata_kit.usage import ModelCall
+from errata_kit.passages import Span
 from services.orchestrator.opening import opened
 from services.orchestrator.runs import events
 from services.orchestrator.runs.checkpoints import open_checkpoints, prepare_checkpoints
-from services.orchestrator.runs.events import ApprovalDecided, ApprovalDecision, Outcome, RunFinished, RunStarted, TraceEvent
+from services.orchestrator.runs.events import Outcome, TraceEvent
 from services.orchestrator.runs.housekeeping import Retention, clean
-from services.orchestrator.runs.run import Budget, Lease, LeaseLost, Run, RunOptions, RunQuery, RunState
+from services.orchestrator.runs.run import Budget, Lease, Run, RunOptions, RunQuery, RunState
 from services.orchestrator.runs.store import tables
 from services.orchestrator.runs.store.database import open_database
 from services.orchestrator.runs.store.migrating import DatabaseBehind, check_migrated, migrate
-from services.orchestrator.runs.store.store import RunStore
 from services.orchestrator.settings import OrchestratorSettings
-from tests.harness.postgres import PostgresServer, postgres_server
-
-LONG = 60.0
-SHORT = 0.2
-WORKFLOWS = ("answer", "compose")
-CALL = ModelCall(
-    model="double", operation="grade_passage", prompt_version="v1", input_tokens=10, output_tokens=3, cost_micros=7, attempts=1
+from tests.harness.postgres import PostgresServer
+from tests.harness.run_stores import (
+    CALL,
+    WORKFLOWS,
+    Database,
+    Stores,
+    create,
+    decision,
+    event,
+    finish,
+    sequences,
+    sqlite_url,
+    started,
+    wait_for_a_person,
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Database:
-    """A database that tests may do anything with."""
-
-    kind: str
-    url: URL
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stores:
-    """The stores of two replicas on one database. Leases of `hasty` last a moment only."""
-
-    database: Database
-    engine: AsyncEngine
-    one: RunStore
-    two: RunStore
-    hasty: RunStore
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A private PostgreSQL."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("sqlite", marks=pytest.mark.xdist_group("store-sqlite")),
-        pytest.param("postgres", marks=pytest.mark.xdist_group("runs-postgres")),
-    ],
-)
-def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """A database that was brought up to date once, to be copied."""
-    if request.param == "sqlite":
-        database = Database("sqlite", sqlite_url(tmp_path_factory.mktemp("template")))
-        asyncio.run(brought_up_to_date(database))
-        yield database
-        return
-    with request.getfixturevalue("postgres").database() as address:
-        database = Database("postgres", make_url(address).set(drivername="postgresql+psycopg"))
-        asyncio.run(brought_up_to_date(database))
-        yield database
-
-
-@pytest.fixture
-def database(template: Database, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database of the test's own, with the tables in it."""
-    if template.kind == "sqlite":
-        shutil.copy(str(template.url.database), tmp_path)
-        yield Database("sqlite", sqlite_url(tmp_path))
-        return
-    with request.getfixturevalue("postgres").database(str(template.url.database)) as address:
-        yield Database("postgres", make_url(address).set(drivername="postgresql+psycopg"))
-
-
-@pytest_asyncio.fixture
-async def stores(database: Database) -> AsyncIterator[Stores]:
-    """Two replicas."""
-    async with contextlib.AsyncExitStack() as stack:
-        made = []
-        for owner, ttl in (("one", LONG), ("two", LONG), ("hasty", SHORT)):
-            engine = open_database(database.url)
-            stack.push_async_callback(engine.dispose)
-            made.append((engine, RunStore(engine, owner, ttl)))
-            stack.push_async_callback(made[-1][1].aclose)
-        yield Stores(database, made[0][0], *(store for _, store in made))
-
-
-def sqlite_url(folder: Path) -> URL:
-    return URL.create("sqlite+aiosqlite", database=str(folder / "runs.sqlite3"))
-
-
-async def brought_up_to_date(database: Database) -> None:
-    engine = open_database(database.url)
-    await migrate(engine)
-    await engine.dispose()
-
-
-# --- what runs are made of --------------------------------------------------------------------------------------------
-
-
-def started(workflow: str = "answer") -> RunStarted:
-    return RunStarted(workflow, "How long?", "default", None, draft_supplied=False)
-
-
-async def create(store: RunStore, owner: str = "one", workflow: str = "answer", **options: Any) -> Lease:
-    run_id = str(uuid_utils.uuid7())
-    created = await store.create(run_id, '{"asked": 1}', started(workflow), RunOptions(**options), 30.0)
-    assert created.run_id == run_id
-    return Lease(run_id, owner, 1)
-
-
-def event(lease: Lease, sequence: int, payload: Any = None) -> TraceEvent:
-    found = payload or events.PassagesRetrieved(sequence, "query", (), ())
-    return TraceEvent(lease.run_id, sequence, datetime.datetime.now(datetime.UTC), found)
-
-
-async def finish(store: RunStore, lease: Lease, outcome: Outcome = Outcome.ANSWERED, sequence: int = 2) -> None:
-    end = event(lease, sequence, RunFinished(outcome))
-    changes = {"state": "FINISHED", "outcome": outcome.value, "finish_time": end.create_time}
-    await store.append(lease, (end,), {}, {**changes, "lease_owner": None, "lease_expires": 0.0})
-
-
-async def wait_for_a_person(store: RunStore, lease: Lease, approval: int = 1, sequence: int = 2) -> None:
-    asked = event(lease, sequence, events.ApprovalRequested(approval, 0, Draft("text"), 0.9))
-    changes = {"state": "WAITING", "approval": approval, "lease_owner": None, "lease_expires": 0.0}
-    await store.append(lease, (asked,), {}, changes)
-
-
-async def eventually(attempt: Callable[[], Awaitable[Any]]) -> Any:
-    """What the attempt returns, once that is something."""
-    limit = time.monotonic() + 10
-    while not (result := await attempt()):
-        assert time.monotonic() < limit
-        await asyncio.sleep(0.02)
-    return result
-
-
-async def sequences(store: RunStore, run_id: str) -> list[int]:
-    return [item.sequence for item in await store.events(run_id, 0)]
-
 
 # --- runs and their events --------------------------------------------------------------------------------------------
 
@@ -327,170 +202,6 @@ async def test_of_different_requests_with_one_id_one_wins(stores: Stores) -> Non
     ]
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert sorted(type(item).__name__ for item in results) == ["Created", "RequestIdReused", "RequestIdReused"]
-
-
-# --- leases -----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_run_is_taken_up_with_everything(stores: Stores) -> None:
-    lease = await create(stores.hasty, "hasty", principal="ann", budget=Budget(1000, 50))
-    await stores.hasty.append(lease, (event(lease, 2),), {0: CALL}, {})
-    await stores.hasty.note_calls(lease, 2, {1: CALL})
-    assert await stores.two.claim_expired(10, WORKFLOWS) == ()
-    [claimed] = await eventually(lambda: stores.two.claim_expired(10, WORKFLOWS))
-    assert claimed.lease == Lease(lease.run_id, "two", 2)
-    assert (claimed.workflow, claimed.request, claimed.principal) == ("answer", '{"asked": 1}', "ann")
-    assert (claimed.takeovers, claimed.resumed, claimed.cancelled, claimed.budget) == (1, True, False, Budget(1000, 50))
-    assert 25.0 < claimed.seconds < 30.0
-    assert [item.sequence for item in claimed.events] == [1, 2]
-    assert claimed.model_calls == (CALL, CALL)
-    assert await stores.two.claim_expired(10, WORKFLOWS) == ()
-
-
-async def test_who_has_lost_a_run_writes_nothing_to_it(stores: Stores) -> None:
-    lost = await create(stores.hasty, "hasty")
-    kept = await create(stores.one)
-    [claimed] = await eventually(lambda: stores.two.claim_expired(10, WORKFLOWS))
-    assert claimed.lease.run_id == lost.run_id
-    for attempt in (
-        stores.hasty.append(lost, (event(lost, 2),), {0: CALL}, {"score": 0.1, "state": "FINISHED"}),
-        stores.hasty.note_calls(lost, 1, {0: CALL}),
-        stores.hasty.append(dataclasses.replace(lost, owner="two"), (event(lost, 2),), {}, {}),
-        stores.hasty.append(dataclasses.replace(lost, fence=2), (event(lost, 2),), {}, {}),
-    ):
-        with pytest.raises(LeaseLost):
-            await attempt
-    # In one transaction with a write of a run that is still held.
-    results = await asyncio.gather(
-        stores.one.append(kept, (event(kept, 2),), {}, {}),
-        stores.one.append(lost, (event(lost, 2),), {}, {}),
-        return_exceptions=True,
-    )
-    assert [type(item) for item in results] == [type(None), LeaseLost]
-    assert await sequences(stores.one, kept.run_id) == [1, 2]
-    run = await stores.one.get(lost.run_id)
-    assert await sequences(stores.one, lost.run_id) == [1]
-    assert (run.state, run.score, run.last_sequence, run.totals.model_calls) == (RunState.RUNNING, None, 1, 0)
-    await stores.two.append(claimed.lease, (event(lost, 2),), {0: CALL}, {})
-    assert await sequences(stores.one, lost.run_id) == [1, 2]
-
-
-async def test_two_who_take_up_at_once_get_each_run_once(stores: Stores) -> None:
-    ids = {lease.run_id for lease in await asyncio.gather(*(create(stores.hasty, "hasty") for _ in range(40)))}
-    await asyncio.sleep(SHORT)
-    seen: list[str] = []
-
-    async def take(store: RunStore) -> None:
-        while len(seen) < len(ids):
-            seen.extend(item.lease.run_id for item in await store.claim_expired(3, WORKFLOWS))
-
-    async with asyncio.timeout(20):
-        await asyncio.gather(*(take(store) for store in (stores.one, stores.two, stores.one, stores.two)))
-    assert sorted(seen) == sorted(ids)
-
-
-async def test_what_ends_or_waits_is_taken_up_by_nobody(stores: Stores) -> None:
-    ended, waiting, running = [await create(stores.hasty, "hasty") for _ in range(3)]
-    await finish(stores.hasty, ended)
-    await wait_for_a_person(stores.hasty, waiting)
-    [claimed] = await eventually(lambda: stores.one.claim_expired(10, WORKFLOWS))
-    assert claimed.lease.run_id == running.run_id
-
-
-async def test_a_run_of_an_unknown_workflow_is_left_to_those_who_know_it(stores: Stores) -> None:
-    lease = await create(stores.one, workflow="newer")
-    await stores.one.release((lease,))
-    assert await stores.two.claim_expired(10, WORKFLOWS) == ()
-    [claimed] = await stores.two.claim_expired(10, (*WORKFLOWS, "newer"))
-    assert claimed.workflow == "newer"
-
-
-async def test_renewed_leases_last(stores: Stores) -> None:
-    leases = [await create(stores.hasty, "hasty") for _ in range(3)]
-    other = await create(stores.one)
-    await stores.one.request_cancel(leases[1].run_id)
-    for _ in range(5):
-        await asyncio.sleep(SHORT / 3)
-        kept = await stores.hasty.renew()
-        assert kept == {leases[0]: False, leases[1]: True, leases[2]: False}
-        assert await stores.two.claim_expired(10, WORKFLOWS) == ()
-    await finish(stores.hasty, leases[0])
-    assert set(await stores.hasty.renew()) == set(leases[1:])
-    assert set(await stores.one.renew()) == {other}
-    taken: set[str] = set()
-    while len(taken) < 2:
-        taken |= {claimed.lease.run_id for claimed in await eventually(lambda: stores.two.claim_expired(10, WORKFLOWS))}
-    assert await stores.hasty.renew() == {}
-
-
-async def test_a_run_that_is_let_go_is_free_at_once(stores: Stores) -> None:
-    lease, kept = await create(stores.one), await create(stores.one)
-    await stores.one.release((lease, dataclasses.replace(kept, fence=7)))
-    [claimed] = await stores.two.claim_expired(10, WORKFLOWS)
-    assert claimed.lease == Lease(lease.run_id, "two", 2)
-    with pytest.raises(LeaseLost):
-        await stores.one.append(lease, (event(lease, 2),), {}, {})
-    # Late, and for nothing: it is the other's.
-    await stores.one.release((lease,))
-    assert await stores.one.claim_expired(10, WORKFLOWS) == ()
-
-
-async def test_a_wish_to_cancel_comes_with_the_run(stores: Stores) -> None:
-    lease = await create(stores.one)
-    await stores.two.request_cancel(lease.run_id)
-    await stores.one.release((lease,))
-    [claimed] = await stores.two.claim_expired(10, WORKFLOWS)
-    assert claimed.cancelled
-
-
-# --- decisions --------------------------------------------------------------------------------------------------------
-
-
-def decision(approval: int = 0) -> ApprovalDecided:
-    return ApprovalDecided(approval, ApprovalDecision.REVISE, "shorter", "ann")
-
-
-async def test_a_decision_takes_the_run(stores: Stores) -> None:
-    lease = await create(stores.one)
-    await wait_for_a_person(stores.one, lease)
-    assert (await stores.two.get(lease.run_id)).approval == 1
-    claimed = await stores.two.decide(lease.run_id, decision(), 30.0)
-    assert (claimed.lease, claimed.resumed, claimed.takeovers) == (Lease(lease.run_id, "two", 2), False, 0)
-    decided = claimed.events[-1]
-    assert (decided.sequence, decided.payload) == (3, decision(1))
-    run = await stores.one.get(lease.run_id)
-    assert (run.state, run.approval, run.last_sequence) == (RunState.RUNNING, 0, 3)
-    with pytest.raises(LeaseLost):
-        await stores.one.append(lease, (event(lease, 4),), {}, {})
-    await stores.two.append(claimed.lease, (event(lease, 4),), {}, {})
-
-
-async def test_a_second_decision_is_refused(stores: Stores) -> None:
-    lease = await create(stores.one)
-    with pytest.raises(RunNotWaiting):
-        await stores.one.decide(lease.run_id, decision(), 30.0)
-    with pytest.raises(RunNotFound):
-        await stores.one.decide(str(uuid.uuid4()), decision(), 30.0)
-    await wait_for_a_person(stores.one, lease)
-    with pytest.raises(RunNotWaiting) as refused:
-        await stores.one.decide(lease.run_id, decision(2), 30.0)
-    assert refused.value.metadata == {"run_id": lease.run_id, "state": "WAITING", "approval": "1"}
-    results = await asyncio.gather(
-        *(store.decide(lease.run_id, decision(1), 30.0) for store in (stores.one, stores.two, stores.one, stores.two)),
-        return_exceptions=True,
-    )
-    assert sorted(type(item).__name__ for item in results) == ["ClaimedRun", *["RunNotWaiting"] * 3]
-    assert await sequences(stores.one, lease.run_id) == [1, 2, 3]
-
-
-async def test_a_waiting_run_can_be_taken_without_a_decision_once(stores: Stores) -> None:
-    lease = await create(stores.one)
-    assert await stores.two.claim_waiting(lease.run_id, 30.0) is None
-    await wait_for_a_person(stores.one, lease)
-    claimed = await stores.two.claim_waiting(lease.run_id, 30.0)
-    assert claimed is not None
-    assert claimed.lease == Lease(lease.run_id, "two", 2)
-    assert await stores.one.claim_waiting(lease.run_id, 30.0) is None
 
 
 # --- retention --------------------------------------------------------------------------------------------------------
