@@ -9,18 +9,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from errata_kit.access.principals import ANYBODY, Principal
+
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """run_id and trace_id are empty when unknown; deadline is on the monotonic clock, None without one.
 
-    budget is what the model calls of this call may consume in all, None without a bound.
+    budget is what the model calls of this call may consume in all, None without a bound. principal: on whose behalf.
     """
 
     run_id: str = ""
     trace_id: str = ""
     deadline: float | None = None
     budget: "CallBudget | None" = None
+    principal: Principal = ANYBODY
 
     def remaining(self) -> float | None:
         """Seconds left, never negative; None without a deadline."""
@@ -71,10 +74,16 @@ def remaining_seconds() -> float | None:
     return _current.get().remaining()
 
 
-def enter_call(run_id: str, trace_id: str, seconds: float | None, budget: CallBudget | None = None) -> CallContext:
-    """Set the context of this task for the rest of its life, and return it."""
+def enter_call(
+    run_id: str,
+    trace_id: str,
+    seconds: float | None,
+    budget: CallBudget | None = None,
+    principal: Principal = ANYBODY,
+) -> CallContext:
+    """Set the context of this task for the rest of its life, and return it. seconds: until its deadline."""
     deadline = None if seconds is None else time.monotonic() + seconds
-    call = CallContext(run_id=run_id, trace_id=trace_id or uuid.uuid4().hex, deadline=deadline, budget=budget)
+    call = CallContext(run_id, trace_id or uuid.uuid4().hex, deadline, budget, principal)
     _current.set(call)
     return call
 

@@ -9,7 +9,8 @@
     │                            ModelOutputInvalid, EmbeddingFailed, EmbeddingMismatch and so on
     ├── JudgementIncomplete      nothing could be judged
     ├── ServiceUnavailable       another service of the suite can't be reached
-    ├── Overloaded, Draining     not now
+    ├── Overloaded, RateLimited, Draining    not now
+    ├── NotAuthenticated, PermissionDenied   not this caller
     ├── DeadlineExceeded, RunCancelled, BudgetExhausted
     ├── RunNotWaiting, RequestIdReused
     └── RemoteError              what another service reported, passed on unchanged
@@ -54,6 +55,7 @@ class Reason(StrEnum):
     REQUEST_ID_REUSED = "REQUEST_ID_REUSED"
     BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
     OVERLOADED = "OVERLOADED"
+    RATE_LIMITED = "RATE_LIMITED"
     DRAINING = "DRAINING"
     DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
     CANCELLED = "CANCELLED"
@@ -293,6 +295,24 @@ class Overloaded(ErrataError):
     """More work than the service takes; retry_after says when to try again."""
 
     reason = Reason.OVERLOADED
+
+
+class RateLimited(ErrataError):
+    """The principal, or everybody together, has used up a limit. metadata: limit, scope. retry_after is always set."""
+
+    reason = Reason.RATE_LIMITED
+
+
+class NotAuthenticated(ErrataError):
+    """The caller did not say who it is, or could not prove it. metadata: cause."""
+
+    reason = Reason.UNAUTHENTICATED
+
+
+class PermissionDenied(ErrataError):
+    """The caller is known, and may not do this. metadata: role, the one that it lacks."""
+
+    reason = Reason.PERMISSION_DENIED
 
 
 class Draining(ErrataError):

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from errata_kit.access.settings import AccessSettings
 
 # Kubernetes describes each Service to each pod by variables such as JUDGE_SERVICE_HOST and JUDGE_PORT_50053_TCP_ADDR.
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)$")
 
 
-class ServiceSettings(BaseSettings):
+class ServiceSettings(AccessSettings):
     """What all services have in common."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True
     )
 
-    host: str = Field("127.0.0.1", validation_alias="ERRATA_HOST", min_length=1)
-    """Address to listen on. There is no authentication yet, so the default is loopback."""
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", validation_alias="ERRATA_LOG_LEVEL")
     """Lines below this level are dropped."""
     log_format: Literal["json", "text"] = Field("json", validation_alias="ERRATA_LOG_FORMAT")

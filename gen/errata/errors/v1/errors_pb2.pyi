@@ -39,6 +39,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_INTERNAL: _ClassVar[ErrorReason]
     ERROR_REASON_SERVICE_UNAVAILABLE: _ClassVar[ErrorReason]
     ERROR_REASON_MODEL_REQUEST_REJECTED: _ClassVar[ErrorReason]
+    ERROR_REASON_RATE_LIMITED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_INVALID_FIELD: ErrorReason
 ERROR_REASON_UNAUTHENTICATED: ErrorReason
@@ -69,6 +70,7 @@ ERROR_REASON_CANCELLED: ErrorReason
 ERROR_REASON_INTERNAL: ErrorReason
 ERROR_REASON_SERVICE_UNAVAILABLE: ErrorReason
 ERROR_REASON_MODEL_REQUEST_REJECTED: ErrorReason
+ERROR_REASON_RATE_LIMITED: ErrorReason
 
 class ErrorDetail(_message.Message):
     __slots__ = ("reason", "message", "metadata")
