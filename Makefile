@@ -34,7 +34,7 @@ test-fast: setup ## Without the tests that start processes
 lint: setup gen-check ## Formatting, types, architecture, contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy errata_kit errata_cli services tests bench scripts
+	@$(BIN)/mypy errata_kit errata_client errata_cli services tests bench scripts examples
 	@PYTHONPATH=.:gen $(BIN)/lint-imports --no-logo
 	@$(BIN)/buf lint
 	@$(BIN)/buf format --diff --exit-code

@@ -20,7 +20,6 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import multiprocessing
 import statistics
 import sys
 import tempfile
@@ -28,7 +27,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
@@ -36,9 +34,11 @@ from errata.orchestrator.v1 import orchestrator_service_pb2 as orchestrator_pb2
 from errata.orchestrator.v1 import orchestrator_service_pb2_grpc as orchestrator_grpc
 from errata.orchestrator.v1 import trace_pb2
 
+from bench.doubled import MODEL_CALLS_AT_ONCE, Call, Double, documents, question_about, running_double, suite_variables
 from bench.figures import Figure, arguments, print_figures
 from bench.refusal import IngestError, ingest
 from errata_cli.stack import StackError, StackPlan, starting
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.drafts import Criterion
 from errata_kit.grades import Claim
 from errata_kit.logs import configure_logs
@@ -80,23 +80,16 @@ from services.retriever.ingest import IngestFailure, Ingestor
 from services.retriever.opening import open_embedder
 from services.retriever.search import Searcher
 from services.retriever.settings import EmbeddingProvider, RetrieverSettings
-from tests.harness.model_responder import material_of, respond
-from tests.harness.model_rules import ChatRequest, Exchange
-from tests.harness.model_server import ModelServer, with_latency
+from services.retriever.tenancy import CollectionRef
 
-LATENCY_SECONDS: Final = 0.2
 COLLECTION: Final = "overhead"
 # Callers at a time, and how often each of them asks in a turn.
 LEVELS: Final[Mapping[int, int]] = {1: 10, 16: 2, 64: 1}
 _TURNS: Final = 3
 RATIO_1_AT_MOST: Final = 1.10
-# No bound of ours may queue a call: 64 runs have up to 320 at once.
-_MODEL_CALLS_AT_ONCE: Final = 1024
 _HEALTHY_SECONDS: Final = 120.0
 _RUN_SECONDS: Final = 120.0
 
-_SUBJECTS: Final = ("ferry", "greenhouse", "tannery", "lighthouse", "orchard", "quarry", "bakery", "sawmill")
-_MATTERS: Final = ("fuel", "storms", "visitors", "repairs", "records")
 
 Ask = Callable[[str], Awaitable[bool]]
 """Asks a question and says whether it was answered."""
@@ -104,16 +97,6 @@ Ask = Callable[[str], Awaitable[bool]]
 
 class NotAnsweredError(Exception):
     """A run ended otherwise than with an answer, so that its time is not one of the kind that is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A model call as the double saw it: its question, what kind of answer it wants, and how long the double took."""
-
-    question: str
-    kind: str
-    started: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +161,7 @@ async def _level(
 
 
 async def _timed(ask: Ask, number: int) -> Run:
-    # The number makes each question one of its own, so that the journal's calls can be told apart.
-    subject, matter = _SUBJECTS[number % len(_SUBJECTS)], _MATTERS[number % len(_MATTERS)]
-    question = f"How does the {subject} handle {matter}? ({number})"
+    question = question_about(number)
     started = time.perf_counter()
     answered = await ask(question)
     seconds = time.perf_counter() - started
@@ -207,101 +188,13 @@ def needed_seconds(calls: Iterable[Call]) -> float:
     return sum(max(call.seconds for call in row) for _, row in rows)
 
 
-class Double:
-    """The double in its own process, from this side of the pipe."""
-
-    def __init__(self, pipe: "Connection[object, object]") -> None:
-        self._pipe = pipe
-        self.base_url = str(pipe.recv())
-
-    def calls(self) -> list[Call]:
-        """The calls since this was asked last."""
-        self._pipe.send(True)
-        return [item for item in self._received() if isinstance(item, Call)]
-
-    def _received(self) -> list[object]:
-        received = self._pipe.recv()
-        return received if isinstance(received, list) else []
-
-
-@contextlib.contextmanager
-def running_double() -> Iterator[Double]:
-    """Run the double inside the block."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve_double, args=(there,), daemon=True)
-    process.start()
-    try:
-        yield Double(here)
-    finally:
-        here.send(False)
-        process.join(5)
-        process.terminate()
-
-
-def _serve_double(pipe: "Connection[object, object]") -> None:
-    asyncio.run(_until_told(pipe))
-
-
-async def _until_told(pipe: "Connection[object, object]") -> None:
-    over = asyncio.Event()
-    async with ModelServer(default=with_latency(respond, LATENCY_SECONDS)) as server:
-
-        def told() -> None:
-            try:
-                wanted = pipe.recv()
-            except EOFError:
-                wanted = False
-            if not wanted:
-                asyncio.get_running_loop().remove_reader(pipe.fileno())
-                over.set()
-                return
-            pipe.send([_call(exchange) for exchange in server.calls()])
-            server.journal.clear()
-
-        pipe.send(server.base_url)
-        asyncio.get_running_loop().add_reader(pipe.fileno(), told)
-        await over.wait()
-
-
-def _call(exchange: Exchange) -> Call:
-    if not isinstance(exchange.request, ChatRequest):
-        raise TypeError("only chat calls are expected")
-    kind = exchange.request.schema_name or "text"
-    ended = exchange.started if exchange.finished is None else exchange.finished
-    return Call(material_of(exchange.request).question, kind, exchange.started, ended - exchange.started)
-
-
-def _documents() -> Iterator[tuple[str, str]]:
-    """Forty documents of one passage of about 700 characters each."""
-    for subject, matter in itertools.product(_SUBJECTS, _MATTERS):
-        yield (
-            f"{subject}-{matter}",
-            f"The {subject} handles {matter} by a written rule. Whoever is on duty reads the rule aloud before work begins. "
-            f"For {matter} the {subject} keeps two people and one cupboard, which is locked overnight. "
-            f"A bell rings when {matter} need attention, and the bell is tested every Monday. "
-            "Nobody may leave before the cupboard has been counted by a second person. "
-            "What is missing is written on the slate by the door, and ordered on the same day. "
-            f"The {subject} has done it this way since its roof was mended. Guests are told about it when they arrive. "
-            "In winter the count is made by lamplight, and the slate is brought inside. "
-            "A new hand learns the rule in the first week, and signs the book underneath the others.",
-        )
-
-
 @contextlib.asynccontextmanager
 async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
     """The suite as four processes; what is yielded asks the orchestrator."""
-    variables: dict[str, str | None] = {
-        "ERRATA_LLM_PROVIDER": "openai",
-        "OPENAI_BASE_URL": base_url,
-        "OPENAI_API_KEY": None,
-        "QDRANT_URL": None,
-        "RETRIEVER_EMBEDDING_PROVIDER": embedding.value,
-        "ERRATA_LLM_MAX_CONCURRENCY": str(_MODEL_CALLS_AT_ONCE),
-    }
+    variables = suite_variables(base_url, embedding)
     async with starting(StackPlan.on_free_ports(folder, variables), lambda name, line: None) as stack:
         await stack.healthy(_HEALTHY_SECONDS)
-        await ingest(stack, COLLECTION, [{"id": name, "text": text} for name, text in _documents()])
+        await ingest(stack, COLLECTION, [{"id": name, "text": text} for name, text in documents()])
         async with open_channel(stack.plan.target("orchestrator")) as channel:
             stub = orchestrator_grpc.OrchestratorServiceStub(channel)
 
@@ -321,14 +214,14 @@ async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvide
 async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
     """The same workflow on the same code in this process; what is yielded starts a run and watches it."""
     metrics = Metrics()
-    at_once = {"ERRATA_LLM_MAX_CONCURRENCY": _MODEL_CALLS_AT_ONCE, "OPENAI_BASE_URL": base_url, "ERRATA_LLM_PROVIDER": "openai"}
+    at_once = {"ERRATA_LLM_MAX_CONCURRENCY": MODEL_CALLS_AT_ONCE, "OPENAI_BASE_URL": base_url, "ERRATA_LLM_PROVIDER": "openai"}
     judge_settings = JudgeSettings.model_validate(at_once)
     embedder = open_embedder(RetrieverSettings.model_validate({"RETRIEVER_EMBEDDING_PROVIDER": embedding}), metrics)
     grading, judge_ready, close_judge = open_judge(judge_settings, metrics)
     writing, generator_ready, close_generator = open_generator(GeneratorSettings.model_validate(at_once), metrics)
     await asyncio.gather(embedder.warm_up(), judge_ready(), generator_ready())
     index = await EdgeIndex.open(folder)
-    async for result in Ingestor(index, embedder).ingest(COLLECTION, _sources()):
+    async for result in Ingestor(index, embedder).ingest(CollectionRef(DEFAULT_TENANT, COLLECTION), _sources()):
         if isinstance(result, IngestFailure):
             raise IngestError(f"{result.document_id} was not ingested: {result.error.message}")
     stack = contextlib.AsyncExitStack()
@@ -347,7 +240,7 @@ async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider)
     async def ask(question: str) -> bool:
         run_id, _ = await engine.start("answer", AnswerRequest(question, COLLECTION), RunOptions(seconds=_RUN_SECONDS))
         outcome = Outcome.FAILED
-        async with contextlib.aclosing(engine.watch(run_id)) as trace:
+        async with contextlib.aclosing(engine.watch(DEFAULT_TENANT, run_id)) as trace:
             async for event in trace:
                 if isinstance(event.payload, RunFinished):
                     outcome = event.payload.outcome
@@ -362,7 +255,7 @@ async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider)
 
 
 async def _sources() -> AsyncIterator[SourceDocument]:
-    for name, text in _documents():
+    for name, text in documents():
         yield SourceDocument(name, text.encode())
 
 
@@ -374,7 +267,8 @@ class DirectRetriever:
 
     async def search(self, search: PassageSearch) -> tuple[Passage, ...]:
         """See the port."""
-        found, _ = await self._searcher.search(search.collection, search.query, search.mode, search.top_k, search.filter)
+        ref = CollectionRef(DEFAULT_TENANT, search.collection)
+        found, _ = await self._searcher.search(ref, search.query, search.mode, search.top_k, search.filter)
         return tuple(passage_of(item) for item in found)
 
 

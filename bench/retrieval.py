@@ -23,6 +23,7 @@ from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
 
 from bench.figures import MTRAG, Figure, Progress, arguments, print_figures, read_rows, require
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.logs import configure_logs
 from errata_kit.metrics import Metrics
 from errata_kit.minilm import DIMENSIONS, MODEL_NAME
@@ -39,8 +40,9 @@ from services.retriever.ingest import IngestFailure, Ingestor
 from services.retriever.search import Searcher
 from services.retriever.server import RetrieverServicer
 from services.retriever.settings import RetrieverSettings
+from services.retriever.tenancy import CollectionRef
 
-COLLECTION: Final = "bench"
+COLLECTION: Final = CollectionRef(DEFAULT_TENANT, "bench")
 _AT_LEAST: Final = {"hybrid_recall_at_5": 0.72}
 _AT_MOST: Final = {"search_over_engine_ratio": 1.5}
 # Enough chunks that ten documents are among them.
@@ -136,7 +138,7 @@ async def speed(folder: Path, model: Embedder, texts: Sequence[str], asked: Sequ
     index = await EdgeIndex.open(folder)
     embedder = RandomEmbedder(model)
     await ingest(index, embedder, _short_documents(texts), Progress("short passages ingested", _SPEED_PASSAGES))
-    [info] = await index.list_collections()
+    [info] = await index.list_collections(COLLECTION.tenant)
     raw_query = _raw_query(index, SparseEncoder())
     ours, engine, embedding = [], [], []
     wanted = [asked[number % len(asked)].text for number in range(_SPEED_QUERIES)]
@@ -181,7 +183,7 @@ async def _served(index: EdgeIndex, embedder: Embedder) -> AsyncIterator[Callabl
         stub = retriever_grpc.RetrieverServiceStub(channel)
 
         async def search(text: str) -> object:
-            request = retriever_pb2.SearchRequest(collection=COLLECTION, query=text, top_k=5)
+            request = retriever_pb2.SearchRequest(collection=COLLECTION.name, query=text, top_k=5)
             return await stub.Search(request, wait_for_ready=True)
 
         await search("warm up")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from errata_cli import run_commands
+from errata_cli.keys import keys
 from errata_cli.options import (
     DEFAULT_ORCHESTRATOR,
     DEFAULT_RETRIEVER,
@@ -183,3 +184,4 @@ def demo(
 
 
 app.command()(run_commands.migrate)
+app.add_typer(keys, name="keys")

@@ -12,11 +12,12 @@ from errata.orchestrator.v1 import orchestrator_service_pb2_grpc as pb2_grpc
 from errata.orchestrator.v1 import trace_pb2
 
 from errata_cli import reviews
+from errata_cli.connecting import connect
 from errata_cli.inputs import Start
 from errata_cli.terminal import ExitCode, Interrupted, errors, output, print_json
 from errata_cli.trace import TraceView
 from errata_kit.errors import Reason
-from errata_kit.rpc.channels import open_channel, reading
+from errata_kit.rpc.channels import reading
 from errata_kit.rpc.status import from_rpc_error
 
 CALL_SECONDS: Final = 30.0
@@ -37,7 +38,7 @@ _FAILED: Final = frozenset(
 @contextlib.asynccontextmanager
 async def orchestrator(target: str) -> AsyncIterator[pb2_grpc.OrchestratorServiceStub]:
     """A stub inside the block."""
-    channel = open_channel(target)
+    channel = connect(target)
     try:
         yield pb2_grpc.OrchestratorServiceStub(channel)
     finally:

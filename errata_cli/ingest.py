@@ -13,9 +13,10 @@ from errata.retriever.v1 import retriever_service_pb2_grpc as pb2_grpc
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from errata_cli.connecting import connect
 from errata_cli.listing import all_documents
 from errata_cli.terminal import ExitCode, UsageError, errors, output, printable, run_command
-from errata_kit.rpc.channels import open_channel, reading
+from errata_kit.rpc.channels import reading, sending
 
 # What a folder is searched for. A file that is named, or that a glob finds, is taken whatever its suffix.
 SUFFIXES: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt"})
@@ -109,7 +110,7 @@ async def _ingest(paths: tuple[str, ...], collection: str, sync: bool, target: s
     started = time.monotonic()
     tally = Tally()
     console = output()
-    channel = open_channel(target)
+    channel = connect(target)
     try:
         stub = pb2_grpc.RetrieverServiceStub(channel)
         if sources.files:
@@ -143,7 +144,7 @@ async def _send(stub: pb2_grpc.RetrieverServiceStub, sources: Sources, collectio
                 )
                 yield pb2.IngestDocumentsRequest(collection=collection, document=document)
 
-        async with reading(stub.IngestDocuments(requests())) as replies:
+        async with reading(sending(stub.IngestDocuments, requests())) as replies:
             async for reply in replies:
                 _count(tally, reply, names)
                 progress.update(bar, advance=1, description=f"Ingesting ({tally.embedded} chunks embedded)")

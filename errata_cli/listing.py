@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from errata_cli.connecting import connect
 from errata_cli.terminal import ExitCode, errors, output, printable, run_command
 from errata_kit.bounds import MAX_PAGE_SIZE
-from errata_kit.rpc.channels import open_channel
 
 
 def documents(collection: str, prefix: str, delete: tuple[str, ...], target: str) -> int:
@@ -66,7 +66,7 @@ async def _collections(target: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _retriever(target: str) -> AsyncIterator[pb2_grpc.RetrieverServiceStub]:
-    channel = open_channel(target)
+    channel = connect(target)
     try:
         yield pb2_grpc.RetrieverServiceStub(channel)
     finally:

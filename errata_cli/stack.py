@@ -25,6 +25,24 @@ LogSink = Callable[[str, str], None]
 """Takes a service's name and one line of its log."""
 
 
+def identity_files(folder: Path) -> dict[str, str]:
+    """The variables of an identity key of this suite and of what trusts it; made on first use, readable for the owner only."""
+    key_file, trust_file = folder / "identity.pem", folder / "trust.pem"
+    if not trust_file.exists():
+        # Only who uses authentication needs to wait for these.
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.generate()
+        pem = serialization.Encoding.PEM
+        secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        folder.mkdir(parents=True, exist_ok=True)
+        key_file.touch(mode=0o600)
+        key_file.write_bytes(secret)
+        trust_file.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    return {"ERRATA_IDENTITY_KEY_FILE": str(key_file), "ERRATA_IDENTITY_TRUST_FILE": str(trust_file)}
+
+
 class StackError(Exception):
     """The suite can't start or has ended; the message is one sentence that says why."""
 
@@ -65,6 +83,9 @@ class StackPlan:
         """The children's environment."""
         values: dict[str, str | None] = {
             **os.environ,
+            # What the command line itself needs for calls to another place. These four speak plainly, on loopback.
+            **dict.fromkeys(("ERRATA_TLS_CERT_FILE", "ERRATA_TLS_KEY_FILE", "ERRATA_TLS_CA_FILE", "ERRATA_API_KEY")),
+            "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),
             "ERRATA_HOST": HOST,
             "ERRATA_DATA_DIR": str(self.data_dir.resolve()),
             "ERRATA_EXIT_WITH_PARENT": str(os.getpid()),
@@ -75,6 +96,9 @@ class StackPlan:
             "PYTHONUNBUFFERED": "1",
             **self.variables,
         }
+        if values.get("ERRATA_AUTH") not in {None, "", "none"} and not values.get("ERRATA_IDENTITY_KEY_FILE"):
+            # With authentication the other services take the orchestrator's calls only when it signs them.
+            values |= identity_files(self.data_dir.resolve() / "identity")
         return {name: value for name, value in values.items() if value is not None}
 
     def check_ports(self) -> None:

@@ -98,6 +98,8 @@ def sentence(error: ErrataError, service: str, target: str) -> str:
     match error.why:
         case Reason.SERVICE_UNAVAILABLE if error.metadata.get("service") == service:
             return f"{error.message} at {target}. Is the suite up? Start it with: errata up"
+        case Reason.UNAUTHENTICATED:
+            return f"{error.message}. Set ERRATA_API_KEY, or ERRATA_API_KEY_FILE to a file that holds it"
         case Reason.COLLECTION_NOT_FOUND:
             return f"{error.message}. Make it with: errata ingest PATH --collection {error.metadata.get('collection', '')}"
         case Reason.RUN_NOT_WAITING:

@@ -1,6 +1,7 @@
 """Bounds of the contract, as pydantic types. The protos state them; convert modules build these and so enforce them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -58,6 +59,7 @@ class Bounded(BaseModel):
 
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def validated(model: type[M], values: Mapping[str, Any], converted: Mapping[str, Callable[[], Any]] | None = None) -> M:
@@ -86,6 +88,16 @@ def validated(model: type[M], values: Mapping[str, Any], converted: Mapping[str,
 def invalid(field: str, description: str) -> InvalidFields:
     """A single broken field."""
     return InvalidFields((FieldViolation(field, description),))
+
+
+def first_few(items: Sequence[T], limit: int) -> Sequence[T]:
+    """At most one item more than the limit: the model sees that there are too many, and a message of millions is not copied."""
+    return items[: limit + 1]
+
+
+def first_entries(entries: Mapping[str, str], limit: int) -> dict[str, str]:
+    """At most one entry more than the limit, for the same reason."""
+    return dict(islice(entries.items(), limit + 1))
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -22,11 +22,24 @@ class Encoder(Protocol):
         ...
 
 
+class CountedEncoder:
+    """An encoder whose memories tell how often they knew a text. lookups: takes hits and misses; must not block or raise."""
+
+    def __init__(self, encoder: Encoder, lookups: Callable[[int, int], None]) -> None:
+        self._encoder = encoder
+        self.lookups = lookups
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """See `Encoder`."""
+        return self._encoder.encode(texts)
+
+
 class RememberingEncoder:
     """An encoder that keeps the vectors of the `size` texts used last (384 dimensions: 1.5 KiB each)."""
 
     def __init__(self, encoder: Encoder, size: int = 4096) -> None:
         self._encoder = encoder
+        self._lookups = encoder.lookups if isinstance(encoder, CountedEncoder) else None
         self._size = size
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, Vectors] = OrderedDict()
@@ -45,6 +58,8 @@ class RememberingEncoder:
             for key in found:
                 self._kept.move_to_end(key)
         wanted = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if self._lookups is not None:
+            self._lookups(len(found), len(wanted))
         if wanted:
             found.update(zip(wanted, self._encoder.encode(list(wanted.values())), strict=True))
             with self._lock:

@@ -21,6 +21,9 @@ def configure_logs(service: str, level: str, form: Literal["json", "text"]) -> N
             event.setdefault("run_id", call.run_id)
         if call.trace_id:
             event.setdefault("trace_id", call.trace_id)
+        if call.principal.name:
+            event.setdefault("principal", call.principal.name)
+            event.setdefault("tenant", call.principal.tenant)
         return event
 
     shared: list[Any] = [

@@ -4,15 +4,47 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from errata_kit.access.settings import AccessSettings
 
 # Kubernetes describes each Service to each pod by variables such as JUDGE_SERVICE_HOST and JUDGE_PORT_50053_TCP_ADDR.
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)$")
+
+
+class SecretFileUnreadable(ValueError):
+    """A variable NAME_FILE names a file that can't be read, or NAME is set as well."""
+
+
+class SecretFiles(PydanticBaseSettingsSource):
+    """Reads a secret NAME from the file that NAME_FILE names, as mounted secrets come. Trailing line ends are cut off."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """The content of the secret's file; None without one. Raises SecretFileUnreadable."""
+        name = next(iter(_names(field.validation_alias)), "")
+        path = os.environ.get(f"{name}_FILE") if name and is_secret(field) else None
+        if not path:
+            return None, name, False
+        if os.environ.get(name):
+            raise SecretFileUnreadable(f"{name} and {name}_FILE are both set")
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\r\n"), name, False
+        except (OSError, UnicodeDecodeError):
+            raise SecretFileUnreadable(f"{name}_FILE: the file {path} can't be read") from None
+
+    def __call__(self) -> dict[str, Any]:
+        """Every secret that has a file, by variable."""
+        found = (self.get_field_value(field, name) for name, field in self.settings_cls.model_fields.items())
+        return {name: value for value, name, _ in found if value is not None}
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether a setting holds a secret, which may come from a file."""
+    return "SecretStr" in str(field.annotation)
 
 
 class ServiceSettings(AccessSettings):
@@ -37,6 +69,18 @@ class ServiceSettings(AccessSettings):
     max_connection_age_seconds: float = Field(300.0, validation_alias="ERRATA_MAX_CONNECTION_AGE_SECONDS", ge=1)
     """After this a client must connect anew, so that it finds new replicas."""
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then the files that it names."""
+        return init_settings, env_settings, SecretFiles(settings_cls)
+
     @field_validator("port", "metrics_port", mode="before", check_fields=False)
     @classmethod
     def _no_service_link(cls, value: object, info: ValidationInfo) -> object:
@@ -57,6 +101,8 @@ def load_settings(settings: type[S], prefix: str) -> S:
     """
     try:
         loaded = settings()  # type: ignore[call-arg]  # the environment gives the values
+    except SecretFileUnreadable as error:
+        _stop([f"{error}."])
     except ValidationError as error:
         _stop([_sentence(settings, item["loc"], item["msg"]) for item in error.errors()])
     known = {name for field in settings.model_fields.values() for name in _names(field.validation_alias)}

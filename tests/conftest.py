@@ -14,8 +14,10 @@ settings.register_profile("errata", deadline=None, print_blob=True)
 settings.load_profile("errata")
 
 # A key or an address in the developer's shell must not turn a test into a paid call.
-for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "QDRANT_URL", "ERRATA_LLM_PROVIDER", "ERRATA_DATA_DIR"):
-    os.environ.pop(name, None)
+_FOREIGN = ("OPENAI_", "QDRANT_", "ERRATA_", "OTEL_")
+_OURS = "ERRATA_TEST_"
+for name in [name for name in os.environ if name.startswith(_FOREIGN) and not name.startswith(_OURS)]:
+    del os.environ[name]
 
 
 @pytest.hookimpl(trylast=True)

@@ -24,12 +24,19 @@ class ClientAuth(StrEnum):
     REQUIRE = "require"
 
 
-class Access(StrEnum):
-    """Who may use the health and reflection services."""
+class HealthAccess(StrEnum):
+    """Whether health is told on the main port. The suite's own channels ask for it, and can't authenticate while they do."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class ReflectionAccess(StrEnum):
+    """Who may use server reflection."""
 
     OPEN = "open"
     AUTHENTICATED = "authenticated"
-    OFF = "off"
+    CLOSED = "closed"
 
 
 class AccessSettings(BaseSettings):
@@ -71,10 +78,10 @@ class AccessSettings(BaseSettings):
     """With TLS: require a client's certificate (mutual TLS), or none."""
     health_port: int | None = Field(None, validation_alias="ERRATA_HEALTH_PORT", ge=0, le=65535)
     """A further port without TLS that answers health checks and nothing else, for probes of Kubernetes. Empty means none."""
-    health_access: Access = Field(Access.OPEN, validation_alias="ERRATA_HEALTH_ACCESS")
-    """Who may ask for health on the main port: open, authenticated, or off."""
-    reflection_access: Access = Field(Access.AUTHENTICATED, validation_alias="ERRATA_REFLECTION_ACCESS")
-    """Who may use server reflection: open, authenticated, or off."""
+    health_access: HealthAccess = Field(HealthAccess.OPEN, validation_alias="ERRATA_HEALTH_ACCESS")
+    """Health on the main port: open to everybody who connects, or closed. Closed, a client can't skip a replica that drains."""
+    reflection_access: ReflectionAccess = Field(ReflectionAccess.AUTHENTICATED, validation_alias="ERRATA_REFLECTION_ACCESS")
+    """Who may use server reflection: open, authenticated, or closed."""
     requests_per_minute: int = Field(0, validation_alias="ERRATA_REQUESTS_PER_MINUTE", ge=0, le=10_000_000)
     """Calls a minute that a process takes in all; 0 means no limit."""
     principal_requests_per_minute: int = Field(0, validation_alias="ERRATA_PRINCIPAL_REQUESTS_PER_MINUTE", ge=0, le=10_000_000)

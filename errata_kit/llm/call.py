@@ -14,6 +14,7 @@ from errata_kit.llm.openai_faults import classify
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
 from errata_kit.llm.usage import TokenCount, UsageRecorder, estimate_tokens, ignore_usage
+from errata_kit.tracing import Span, begin_span
 from errata_kit.usage import ModelCall
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class CallRules:
 
 
 class Call:
-    """The state of one call. Only `Call.begin` makes one; its end is recorded exactly once.
+    """The state of one call. Only `Call.begin` makes one; its end is recorded exactly once, and so is its span.
 
     Attributes:
         attempts: requests sent so far.
@@ -65,6 +66,7 @@ class Call:
         self._billable = False
         self._closed = False
         self._reserved = (0, 0)
+        self._span = Span()
         self.attempts = 0
         self.tokens: TokenCount | None = None
         self.received_characters = 0
@@ -80,6 +82,7 @@ class Call:
         """
         call = cls(plan, rules)
         call.reserve()
+        call._span = _span_of(plan)
         try:
             yield call
         except ModelError as error:
@@ -190,7 +193,26 @@ class Call:
             self._closed = True
             self._settle(usage)
             self._rules.record(usage)
+            self._end_span(usage)
         return usage
+
+    def _end_span(self, usage: ModelCall) -> None:
+        if self._span:
+            self._span.note(
+                {
+                    "gen_ai.usage.input_tokens": usage.input_tokens,
+                    "gen_ai.usage.cache_read.input_tokens": usage.cached_input_tokens,
+                    "gen_ai.usage.output_tokens": usage.output_tokens,
+                    "errata.attempts": usage.attempts,
+                }
+            )
+            if usage.served_model:
+                self._span.note({"gen_ai.response.model": usage.served_model})
+            if usage.cost_micros is not None:
+                self._span.note({"errata.cost_micros": usage.cost_micros})
+            if usage.error is not None:
+                self._span.failed(usage.error.value)
+        self._span.end()
 
     def _overdue(self) -> ModelError:
         own, callers = self._plan.timeout_seconds, self._plan.caller_seconds
@@ -204,3 +226,17 @@ class Call:
             return TokenCount()
         sent = estimate_tokens(self._plan.prompt_characters)
         return TokenCount(sent, 0, estimate_tokens(self.received_characters), estimated=True)
+
+
+def _span_of(plan: CallPlan) -> Span:
+    asked = "embeddings" if plan.operation == "embed" else "chat"
+    return begin_span(
+        f"{asked} {plan.model}",
+        {
+            "gen_ai.operation.name": asked,
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": plan.model,
+            "errata.operation": plan.operation,
+            "errata.prompt_version": plan.prompt_version,
+        },
+    )

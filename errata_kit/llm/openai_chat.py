@@ -24,7 +24,7 @@ from errata_kit.llm.openai_wire import ChatChunk, ChatReply, MalformedReplyError
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
 from errata_kit.llm.settings import ModelSettings
-from errata_kit.llm.usage import UsageRecorder, ignore_usage
+from errata_kit.llm.usage import QueueRecorder, UsageRecorder, ignore_queue, ignore_usage
 
 _PATH = "/chat/completions"
 _MAX_RESPONSE_BYTES = 8 * 1024 * 1024
@@ -43,6 +43,7 @@ class OpenAIChat:
         settings: where the model is, and the bounds of a call.
         temperature: 0 to 2; None leaves it out. OpenAI's reasoning models take none and are sent none.
         record: gets the usage of every call once.
+        queue: hears of requests that wait and that are under way.
         retry: overrides the policy that the settings describe.
     """
 
@@ -52,6 +53,7 @@ class OpenAIChat:
         *,
         temperature: float | None = 0.0,
         record: UsageRecorder = ignore_usage,
+        queue: QueueRecorder = ignore_queue,
         retry: RetryPolicy | None = None,
     ) -> None:
         self._settings = settings
@@ -60,7 +62,7 @@ class OpenAIChat:
             self._fixed["temperature"] = temperature
         policy = retry or RetryPolicy(max_attempts=settings.max_attempts)
         self._rules = CallRules(policy, PriceList(settings.base_url), record)
-        self._connection = OpenAIConnection(settings, self._prepare, max_response_bytes=_MAX_RESPONSE_BYTES)
+        self._connection = OpenAIConnection(settings, self._prepare, max_response_bytes=_MAX_RESPONSE_BYTES, queue=queue)
         self._formats: dict[type[ModelOutput], Any] = {}
 
     @property

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from errata_kit.llm.openai_faults import ResponseTooLargeError
 from errata_kit.llm.settings import ModelSettings
+from errata_kit.llm.usage import QueueRecorder, ignore_queue
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,10 +37,19 @@ class OpenAIConnection:
         settings: address, key and bounds.
         prepare: loads what else a call needs; it runs in a thread, as the import of the libraries does.
         max_response_bytes: what a response body may have at most.
+        queue: hears of requests that begin and stop waiting for a slot, and that take and leave one.
     """
 
-    def __init__(self, settings: ModelSettings, prepare: Callable[[], object], *, max_response_bytes: int) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        prepare: Callable[[], object],
+        *,
+        max_response_bytes: int,
+        queue: QueueRecorder = ignore_queue,
+    ) -> None:
         self._settings = settings
+        self._queue = queue
         self._prepare = prepare
         self._max_response_bytes = max_response_bytes
         self._lock = threading.Lock()
@@ -49,8 +59,18 @@ class OpenAIConnection:
     async def slot(self) -> AsyncIterator[openai.AsyncOpenAI]:
         """Wait for a free slot and lend the client for one request."""
         ready = await self._for_this_loop()
-        async with ready.slots:
+        model = self._settings.model
+        self._queue(model, 1, 0)
+        try:
+            await ready.slots.acquire()
+        finally:
+            self._queue(model, -1, 0)
+        self._queue(model, 0, 1)
+        try:
             yield ready.client
+        finally:
+            self._queue(model, 0, -1)
+            ready.slots.release()
 
     async def warm_up(self) -> None:
         """Import the libraries and build the client, so that the first call does not pay for it."""

@@ -18,7 +18,7 @@ from errata_kit.llm.openai_wire import EmbeddingsReply, MalformedReplyError, Vec
 from errata_kit.llm.pricing import PriceList
 from errata_kit.llm.retry import RetryPolicy
 from errata_kit.llm.settings import ModelSettings
-from errata_kit.llm.usage import UsageRecorder, ignore_usage
+from errata_kit.llm.usage import QueueRecorder, UsageRecorder, ignore_queue, ignore_usage
 from errata_kit.usage import ModelCall
 
 _PATH = "/embeddings"
@@ -54,6 +54,7 @@ class OpenAIEmbedder:
         settings: where the model is, and the bounds of a request.
         size: what the vectors must have.
         record: gets the usage of every request once.
+        queue: hears of requests that wait and that are under way.
         retry: overrides the policy that the settings describe.
     """
 
@@ -63,13 +64,16 @@ class OpenAIEmbedder:
         size: EmbeddingSize,
         *,
         record: UsageRecorder = ignore_usage,
+        queue: QueueRecorder = ignore_queue,
         retry: RetryPolicy | None = None,
     ) -> None:
         self._settings = settings
         self._size = size
         policy = retry or RetryPolicy(max_attempts=settings.max_attempts)
         self._rules = CallRules(policy, PriceList(settings.base_url), record)
-        self._connection = OpenAIConnection(settings, self._rules.prices.load, max_response_bytes=_MAX_RESPONSE_BYTES)
+        self._connection = OpenAIConnection(
+            settings, self._rules.prices.load, max_response_bytes=_MAX_RESPONSE_BYTES, queue=queue
+        )
 
     @property
     def name(self) -> str:

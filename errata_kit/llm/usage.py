@@ -26,8 +26,16 @@ UsageRecorder: TypeAlias = Callable[[ModelCall], None]
 """Takes the usage of every call once, of failed and cancelled ones too; must not block or raise."""
 
 
+QueueRecorder: TypeAlias = Callable[[str, int, int], None]
+"""Takes a model's name, and how many requests more, or less, wait for a slot and are under way; must not block or raise."""
+
+
 def ignore_usage(usage: ModelCall) -> None:
     """The recorder for those who read usage from results and errors only."""
+
+
+def ignore_queue(model: str, waiting: int, in_flight: int) -> None:
+    """The recorder for those who watch no queue."""
 
 
 def estimate_tokens(characters: int) -> int:

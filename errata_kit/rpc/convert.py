@@ -1,8 +1,9 @@
 """Messages that two or more services share, as domain values, and back."""
 
 import datetime
-from collections.abc import Iterable
-from typing import Any
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from errata.corpus.v1 import filter_pb2, passage_pb2
 from errata.errors.v1 import errors_pb2
@@ -12,8 +13,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from errata_kit import grades, passages, search, usage
-from errata_kit.bounds import invalid
+from errata_kit.bounds import first_entries, first_few, invalid
 from errata_kit.errors import Reason
+
+# What the models of passages and claims take; whatever is beyond is not even read.
+_MAX_HEADINGS: Final = 16
+_MAX_METADATA: Final = 64
+_MAX_EVIDENCE: Final = 100
 
 
 def passage_values(message: passage_pb2.Passage) -> dict[str, Any]:
@@ -22,13 +28,13 @@ def passage_values(message: passage_pb2.Passage) -> dict[str, Any]:
         "passage_id": message.passage_id,
         "text": message.text,
         "title": message.title,
-        "heading_path": tuple(message.heading_path),
+        "heading_path": tuple(first_few(message.heading_path, _MAX_HEADINGS)),
         "document_id": message.document_id,
         "start_line": message.start_line,
         "end_line": message.end_line,
         "has_code": message.has_code,
         "source_uri": message.source_uri,
-        "metadata": dict(message.metadata),
+        "metadata": first_entries(message.metadata, _MAX_METADATA),
     }
 
 
@@ -102,7 +108,7 @@ def claim_values(message: grading_pb2.Claim) -> dict[str, Any]:
                 "quote": item.quote,
                 "span": {"start": item.span.start, "end": item.span.end},
             }
-            for item in message.evidence
+            for item in first_few(message.evidence, _MAX_EVIDENCE)
         ],
         "explanation": message.explanation,
     }
@@ -220,7 +226,7 @@ def filter_from(message: filter_pb2.MetadataFilter) -> search.Filter | None:
     """A filter from a request; None when it selects everything. Raises InvalidFields for one that breaks its bounds."""
     if message.WhichOneof("kind") is None:
         return None
-    selection = _filter(message, 1)
+    selection = _filter(message, 1, itertools.count(1))
     search.validate(selection)
     return selection
 
@@ -279,16 +285,19 @@ def _reason(value: errors_pb2.ErrorReason) -> Reason | None:
     return Reason(errors_pb2.ErrorReason.Name(value).removeprefix("ERROR_REASON_")) if value else None
 
 
-def _filter(message: filter_pb2.MetadataFilter, depth: int) -> search.Filter:
+def _filter(message: filter_pb2.MetadataFilter, depth: int, seen: Iterator[int]) -> search.Filter:
     if depth > search.MAX_DEPTH:
         raise invalid("filter", f"must nest at most {search.MAX_DEPTH} deep")
+    # While it is read: a message has room for millions.
+    if next(seen) > search.MAX_CONDITIONS:
+        raise invalid("filter", f"has more than {search.MAX_CONDITIONS} conditions")
     match message.WhichOneof("kind"):
         case "all_of":
-            return search.AllOf(tuple(_filter(part, depth + 1) for part in message.all_of.filters))
+            return search.AllOf(tuple(_filter(part, depth + 1, seen) for part in message.all_of.filters))
         case "any_of":
-            return search.AnyOf(tuple(_filter(part, depth + 1) for part in message.any_of.filters))
+            return search.AnyOf(tuple(_filter(part, depth + 1, seen) for part in message.any_of.filters))
         case "none_of":
-            return search.NoneOf(tuple(_filter(part, depth + 1) for part in message.none_of.filters))
+            return search.NoneOf(tuple(_filter(part, depth + 1, seen) for part in message.none_of.filters))
         case "condition":
             return _condition(message.condition)
         case _:
@@ -304,7 +313,7 @@ def _condition(message: filter_pb2.MetadataCondition) -> search.Filter:
         case "equals":
             return search.Equals(message.field, message.equals)
         case "one_of":
-            return search.OneOf(message.field, tuple(message.one_of.values))
+            return search.OneOf(message.field, tuple(first_few(message.one_of.values, search.MAX_VALUES)))
         case "number_range":
             numbers = message.number_range
             return search.Range(

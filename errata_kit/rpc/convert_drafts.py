@@ -1,13 +1,17 @@
 """Messages about drafts, as domain values, and back."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from errata.corpus.v1 import passage_pb2
 from errata.grading.v1 import grading_pb2
 
 from errata_kit import drafts, passages
+from errata_kit.bounds import first_few
 from errata_kit.rpc import convert
+
+# As many as drafts.Criteria takes.
+_MAX_CRITERIA: Final = 20
 
 
 def draft_from(message: passage_pb2.Draft) -> passages.Draft:
@@ -36,9 +40,9 @@ def criterion_values(message: grading_pb2.Criterion) -> dict[str, Any]:
     }
 
 
-def criteria_values(messages: Iterable[grading_pb2.Criterion]) -> list[dict[str, Any]]:
-    """The fields of all criteria."""
-    return [criterion_values(message) for message in messages]
+def criteria_values(messages: Sequence[grading_pb2.Criterion]) -> list[dict[str, Any]]:
+    """The fields of all criteria, as far as a request may have them."""
+    return [criterion_values(message) for message in first_few(messages, _MAX_CRITERIA)]
 
 
 def criterion_to(criterion: drafts.Criterion) -> grading_pb2.Criterion:

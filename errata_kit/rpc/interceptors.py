@@ -1,39 +1,45 @@
-"""The one interceptor that every call of every service passes: context, admission, metrics, log line, errors."""
+"""The one interceptor that every call of every service meets: reading, context, the gate, metrics, log line, errors."""
 
 import asyncio
 import contextlib
+import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
+from prometheus_client import Counter
 
+from errata_kit.bounds import invalid
 from errata_kit.calls import CallBudget, enter_call
-from errata_kit.errors import Draining, ErrataError, InvalidFields, Overloaded
+from errata_kit.errors import ErrataError, InvalidFields
 from errata_kit.logs import get_logger
 from errata_kit.metrics import Metrics
 from errata_kit.rpc.context import Context, Handler
+from errata_kit.rpc.gate import Gate
 from errata_kit.rpc.status import STATUS_OF_REASON, from_rpc_error, to_status, trailers
+from errata_kit.tracing import current_span, server_span, trace_id_of
 
 RUN_ID_KEY: Final = "errata-run-id"
 TRACE_KEY: Final = "traceparent"
 COST_KEY: Final = "errata-budget-cost-micros"
 TOKENS_KEY: Final = "errata-budget-tokens"
-# Whoever watches or explores a service must get through, however busy it is.
-_ALWAYS_ADMITTED: Final = ("/grpc.health.", "/grpc.reflection.")
-_RETRY_AFTER_SECONDS: Final = 1.0
+# Whoever watches a service must get through, however busy it is.
+_HEALTH: Final = "/grpc.health."
+_REFLECTION: Final = "/grpc.reflection."
+_NO_MESSAGE: Final = "is not a message of this method, or nests too deep, or holds text that is not UTF-8"
 
 _log = get_logger("errata.rpc")
+_Behaviour = Callable[..., Any]
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Wraps each handler. An ErrataError becomes its status; anything unforeseen becomes INTERNAL without its text."""
 
-    def __init__(self, metrics: Metrics, max_concurrent_calls: int) -> None:
+    def __init__(self, metrics: Metrics, gate: Gate) -> None:
         self._metrics = metrics
-        self._limit = max_concurrent_calls
-        self._in_flight = 0
-        self.draining = False
+        self._gate = gate
 
     async def intercept_service(
         self,
@@ -42,93 +48,124 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         """Return the method's handler, wrapped."""
         handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
         method = handler_call_details.method
-        if handler is None or method.startswith(_ALWAYS_ADMITTED):
-            return handler
-        coders = {
-            "request_deserializer": handler.request_deserializer,
-            "response_serializer": handler.response_serializer,
-        }
+        # grpcio itself answers bytes that are no message with UNKNOWN and the text of its exception: so it hands us the bytes.
+        coders = {"request_deserializer": None, "response_serializer": handler.response_serializer}
+        kind = _kind(handler)
+        read = _reader(handler, self._counting(self._metrics.received, method, kind))
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(self._unary(method, "unary", handler.unary_unary), **coders)
+            unary = self._unary(method, kind, handler.unary_unary, read)
+            return grpc.unary_unary_rpc_method_handler(unary, **coders)
         if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(self._stream(method, "server_stream", handler.unary_stream), **coders)
+            stream = self._stream(method, kind, handler.unary_stream, read)
+            return grpc.unary_stream_rpc_method_handler(stream, **coders)
         if handler.stream_unary is not None:
-            return grpc.stream_unary_rpc_method_handler(self._unary(method, "client_stream", handler.stream_unary), **coders)
-        return grpc.stream_stream_rpc_method_handler(self._stream(method, "bidi_stream", handler.stream_stream), **coders)
+            unary = self._unary(method, kind, handler.stream_unary, read)
+            return grpc.stream_unary_rpc_method_handler(unary, **coders)
+        stream = self._stream(method, kind, handler.stream_stream, read)
+        return grpc.stream_stream_rpc_method_handler(stream, **coders)
 
-    def _unary(self, method: str, kind: str, behaviour: Any) -> Any:
+    def _unary(self, method: str, kind: str, behaviour: _Behaviour, read: Callable[[Any], Any]) -> _Behaviour:
+        sent = self._counting(self._metrics.sent, method, kind)
+
         async def handle(request: Any, context: Context) -> Any:
-            async with self._observed(method, kind, context):
-                return await behaviour(request, context)
+            async with self._around(method, kind, context):
+                reply = await behaviour(read(request), context)
+                sent()
+                return reply
 
         return handle
 
-    def _stream(self, method: str, kind: str, behaviour: Any) -> Any:
+    def _stream(self, method: str, kind: str, behaviour: Any, read: Callable[[Any], Any]) -> _Behaviour:
+        if inspect.iscoroutinefunction(behaviour):
+            # It writes to the context instead of yielding, as Watch of the health service does.
+            return self._unary(method, kind, behaviour, read)
+
+        sent = self._counting(self._metrics.sent, method, kind)
+
         async def handle(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with (
-                self._observed(method, kind, context),
-                contextlib.aclosing(behaviour(request, context)) as replies,
-            ):
+            async with self._around(method, kind, context), contextlib.aclosing(behaviour(read(request), context)) as replies:
+                if kind == "bidi_stream":
+                    # Who sends a lot can wait for it: a client of grpcio that is refused in the middle of a large message
+                    # is told INTERNAL and not why.
+                    await context.send_initial_metadata(())
                 async for reply in replies:
+                    sent()
                     yield reply
 
         return handle
 
+    def _counting(self, messages: Counter, method: str, kind: str) -> Callable[[], None]:
+        return _count_nothing if method.startswith((_HEALTH, _REFLECTION)) else messages.labels(*_labels(method, kind)).inc
+
+    def _around(self, method: str, kind: str, context: Context) -> contextlib.AbstractAsyncContextManager[None]:
+        if method.startswith((_HEALTH, _REFLECTION)):
+            return self._told(method, context)
+        return self._observed(method, kind, context)
+
+    @contextlib.asynccontextmanager
+    async def _told(self, method: str, context: Context) -> AsyncIterator[None]:
+        """Health and reflection: no admission, no metrics, no log line."""
+        try:
+            if method.startswith(_REFLECTION):
+                await self._gate.explored(_metadata(context))
+            yield
+        except ErrataError as error:
+            await _abort(context, error)
+
     @contextlib.asynccontextmanager
     async def _observed(self, method: str, kind: str, context: Context) -> AsyncIterator[None]:
-        _, service, name = method.split("/")
-        labels = (kind, service, name)
+        labels = _labels(method, kind)
         started = time.monotonic()
         code = "OK"
+        metadata = _metadata(context)
         self._metrics.started.labels(*labels).inc()
-        self._in_flight += 1
-        self._metrics.in_flight.set(self._in_flight)
-        _enter(context)
-        try:
-            self._admit()
-            yield
-        except (asyncio.CancelledError, GeneratorExit):
-            remaining = context.time_remaining()
-            code = "DEADLINE_EXCEEDED" if remaining is not None and remaining <= 0 else "CANCELLED"
-            raise
-        except grpc.aio.AbortError:
-            code = "ABORTED"
-            raise
-        except Exception as error:
-            known = _known(error)
-            if known is None:
-                _log.exception("call_failed", method=method)
-                known = ErrataError()
-            code = STATUS_OF_REASON[known.why].name
-            if not isinstance(known, InvalidFields) and known.detail:
-                _log.warning("call_error", method=method, reason=known.why.value, detail=known.detail[:2000])
-            status = _rpc_status(known)
-            # abort_with_status would put the status' own trailers in place of ours, and the pushback would never be sent.
-            await context.abort(status.code, status.details, (*status.trailing_metadata, *trailers(known)))
-        finally:
-            self._in_flight -= 1
-            self._metrics.in_flight.set(self._in_flight)
-            elapsed = time.monotonic() - started
-            self._metrics.handled.labels(*labels, code).inc()
-            self._metrics.handling.labels(*labels).observe(elapsed)
-            _log.info("call", method=method, code=code, seconds=round(elapsed, 4))
+        with server_span(method, metadata, metadata.get(RUN_ID_KEY, "")[:64]) as span:
+            try:
+                async with self._entered(method, metadata, context):
+                    yield
+            except (asyncio.CancelledError, GeneratorExit):
+                remaining = context.time_remaining()
+                code = "DEADLINE_EXCEEDED" if remaining is not None and remaining <= 0 else "CANCELLED"
+                raise
+            except grpc.aio.AbortError:
+                code = "ABORTED"
+                raise
+            except Exception as error:
+                known = _known(error, method)
+                code = STATUS_OF_REASON[known.why].name
+                await _abort(context, known)
+            finally:
+                elapsed = time.monotonic() - started
+                span.ended_with(code)
+                self._metrics.handled.labels(*labels, code).inc()
+                self._metrics.handling.labels(*labels).observe(elapsed)
+                _log.info("call", method=method, code=code, seconds=round(elapsed, 4))
 
-    def _admit(self) -> None:
-        if self.draining:
-            raise Draining("The service is shutting down", retry_after=_RETRY_AFTER_SECONDS)
-        if self._in_flight > self._limit:
-            raise Overloaded("The service has more calls than it takes", retry_after=_RETRY_AFTER_SECONDS)
+    @contextlib.asynccontextmanager
+    async def _entered(self, method: str, metadata: Mapping[str, str], context: Context) -> AsyncIterator[None]:
+        """Through the gate, and then in the context of the call."""
+        with self._gate.counted():
+            # Entered before we know who calls, so that a refusal has its trace, too.
+            run_id, named, budget = _identifiers(metadata)
+            # With tracing on, the log's lines bear the id of the exported spans. Without any, one is made up here.
+            trace_id = enter_call(run_id, current_span().trace_id or named, context.time_remaining()).trace_id
+            principal = await self._gate.identified(method, metadata)
+            enter_call(run_id, trace_id, context.time_remaining(), budget, principal)
+            with self._gate.admitted(method, principal):
+                yield
 
 
-def _enter(context: Context) -> None:
-    metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-    # A traceparent is version-traceid-spanid-flags (W3C Trace Context).
-    parts = metadata.get(TRACE_KEY, "").split("-")
-    trace_id = parts[1] if len(parts) == 4 and len(parts[1]) == 32 else ""
+def _metadata(context: Context) -> dict[str, str]:
+    return {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def _identifiers(metadata: Mapping[str, str]) -> tuple[str, str, CallBudget | None]:
     cost, tokens = _bound(metadata.get(COST_KEY)), _bound(metadata.get(TOKENS_KEY))
     budget = None if cost is None and tokens is None else CallBudget(cost, tokens)
-    enter_call(metadata.get(RUN_ID_KEY, "")[:64], trace_id, context.time_remaining(), budget)
+    return metadata.get(RUN_ID_KEY, "")[:64], trace_id_of(metadata.get(TRACE_KEY, "")), budget
 
 
 def _bound(text: str | None) -> int | None:
@@ -136,15 +173,57 @@ def _bound(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def _known(error: Exception) -> ErrataError | None:
-    if isinstance(error, ErrataError):
-        return error
+def _known(error: Exception, method: str) -> ErrataError:
+    """The error as one of ours; what is unforeseen is logged."""
     if isinstance(error, grpc.aio.AioRpcError):
-        return from_rpc_error(error, "service behind this one")
+        error = from_rpc_error(error, "service behind this one")
+    if not isinstance(error, ErrataError):
+        _log.exception("call_failed", method=method)
+        return ErrataError()
+    if not isinstance(error, InvalidFields) and error.detail:
+        _log.warning("call_error", method=method, reason=error.why.value, detail=error.detail[:2000])
+    return error
+
+
+async def _abort(context: Context, error: ErrataError) -> None:
+    from grpc_status import rpc_status
+
+    status: Any = rpc_status.to_status(to_status(error))
+    # abort_with_status would put the status' own trailers in place of ours, and the pushback would never be sent.
+    await context.abort(status.code, status.details, (*status.trailing_metadata, *trailers(error)))
+
+
+def _count_nothing() -> None:
     return None
 
 
-def _rpc_status(error: ErrataError) -> Any:
-    from grpc_status import rpc_status
+def _kind(handler: Handler) -> str:
+    asked, replied = handler.request_streaming, handler.response_streaming
+    if asked:
+        return "bidi_stream" if replied else "client_stream"
+    return "server_stream" if replied else "unary"
 
-    return rpc_status.to_status(to_status(error))
+
+def _labels(method: str, kind: str) -> tuple[str, str, str]:
+    _, service, name = method.split("/")
+    return kind, service, name
+
+
+def _reader(handler: Handler, received: Callable[[], None]) -> Callable[[Any], Any]:
+    """What makes the messages of a call from its bytes. Raises InvalidFields; in a stream, when the message's turn comes."""
+    parse: Callable[[bytes], Any] | None = handler.request_deserializer
+
+    def message(encoded: bytes) -> Any:
+        received()
+        if parse is None:
+            return encoded
+        try:
+            return parse(encoded)
+        except DecodeError:
+            raise invalid("request", _NO_MESSAGE) from None
+
+    async def messages(stream: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for encoded in stream:
+            yield message(encoded)
+
+    return messages if handler.request_streaming else message

@@ -14,18 +14,29 @@ from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from errata_kit.access.authenticator import Authenticator, open_authenticator
+from errata_kit.access.settings import ClientAuth, HealthAccess, ReflectionAccess
 from errata_kit.calls import stop_task
-from errata_kit.errors import IndexUnavailable, StartFailed
+from errata_kit.errors import ErrataError, IndexUnavailable, StartFailed
 from errata_kit.logs import configure_logs, get_logger
 from errata_kit.metrics import Metrics, serving_metrics
+from errata_kit.rpc.gate import Entering, Gate, anybody_enters
 from errata_kit.rpc.interceptors import CallInterceptor
 from errata_kit.rpc.limits import MESSAGE_BYTES
+from errata_kit.rpc.tls import server_credentials, tls_files
 from errata_kit.settings import ServiceSettings
+from errata_kit.tracing import tracing
 
 _log = get_logger("errata.server")
 _PARENT_CHECK_SECONDS: Final = 1.0
 _LEFTOVER_SECONDS: Final = 2.0
+_AGAIN_SECONDS: Final = 1.0
+_LAST_WORDS_SECONDS: Final = 1.0
 _REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
+LIVENESS: Final = "liveness"
+"""Name in the health service that says SERVING from the start of a process to its end: it depends on nothing."""
+_SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 async def _nothing() -> None:
@@ -38,7 +49,11 @@ class PortTaken(StartFailed):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a service gives to serve(). ready() returns once every dependency has answered; drain() ends what runs."""
+    """What a service gives to serve().
+
+    ready() returns once every dependency has answered; drain() ends what runs; entering is the service's own condition on who
+    is let in, beside those of the settings.
+    """
 
     name: str
     port: int
@@ -49,16 +64,23 @@ class Service:
     ready: Callable[[], Awaitable[None]] = field(default=_nothing)
     drain: Callable[[float], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] = field(default=_nothing)
+    entering: Entering = anybody_enters
+
+    @property
+    def health_names(self) -> tuple[str, str]:
+        """Names under which readiness is told."""
+        return "", self.proto_name
 
 
 @dataclass(slots=True)
 class RunningServer:
-    """A started server: its ports, and how to shut it down."""
+    """A started server: its ports, and how to shut it down. health_port is None without a port of its own for health."""
 
     port: int
     metrics_port: int
+    health_port: int | None
     server: grpc.aio.Server
-    interceptor: CallInterceptor
+    gate: Gate
     health: health.aio.HealthServicer
     announced: asyncio.Task[None]
 
@@ -71,7 +93,8 @@ def run_service(build: Callable[[], Awaitable[Service]], name: str, settings: Se
         await serve(await build(), settings)
 
     try:
-        with asyncio.Runner(loop_factory=_loop) as runner:
+        # Flushed when the loop has ended, so that the spans of what was drained are among them.
+        with tracing(name), asyncio.Runner(loop_factory=_loop) as runner:
             runner.run(main())
     except (StartFailed, IndexUnavailable) as error:
         _log.error("start_failed", error=error.message)
@@ -94,18 +117,24 @@ async def serve(service: Service, settings: ServiceSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with running(service, settings) as started:
-        _log.info("listening", host=settings.host, port=started.port, metrics_port=started.metrics_port)
+        ports = {"port": started.port, "metrics_port": started.metrics_port, "health_port": started.health_port}
+        _log.info("listening", host=settings.host, auth=settings.auth.value, tls=settings.tls_cert_file is not None, **ports)
         orphaned = asyncio.create_task(_orphaned(stop, settings.exit_with_parent)) if settings.exit_with_parent else None
         await _until_stopped(stop, started.announced)
         if orphaned is not None:
             await stop_task(orphaned)
         _log.info("draining", grace_seconds=settings.drain_grace_seconds)
-        await started.health.enter_graceful_shutdown()
+        await stop_task(started.announced)
+        for name in service.health_names:
+            # Not all of them: what lives must not be taken for dead while it finishes its work.
+            await started.health.set(name, _NOT_SERVING)
         await asyncio.sleep(settings.drain_pause_seconds)
-        started.interceptor.draining = True
+        started.gate.draining = True
+        ends = asyncio.get_running_loop().time() + settings.drain_grace_seconds
         if service.drain is not None:
             await service.drain(settings.drain_grace_seconds)
-        await started.server.stop(settings.drain_grace_seconds)
+        # What the drain has ended still has its last words to say, whatever time it took.
+        await started.server.stop(max(_LAST_WORDS_SECONDS, ends - asyncio.get_running_loop().time()))
     # Handlers of streams that the stop has cancelled, such as health watches, end a little later. Cut off by the end of the
     # loop, grpcio prints a traceback for each.
     if others := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -115,29 +144,60 @@ async def serve(service: Service, settings: ServiceSettings) -> None:
 
 @contextlib.asynccontextmanager
 async def running(service: Service, settings: ServiceSettings) -> AsyncIterator[RunningServer]:
-    """Start a service inside the block. Port 0 takes a free one. Healthy once service.ready() has returned."""
-    interceptor = CallInterceptor(service.metrics, settings.max_concurrent_calls)
-    server = grpc.aio.server(interceptors=[interceptor], options=_options(settings))
-    service.register(server)
-    checks = health.aio.HealthServicer()
-    # A fresh servicer says SERVING for the server as a whole.
-    for name in ("", service.proto_name):
-        await checks.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    _add_reflection(server, (service.proto_name, health.SERVICE_NAME))
+    """Start a service inside the block. Port 0 takes a free one. Healthy once service.ready() has returned.
+
+    Raises StartFailed: a port is taken, or a file of keys or certificates is no good.
+    """
     try:
-        with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
+            authenticator = open_authenticator(settings)
+            stack.push_async_callback(authenticator.aclose)
+            gate = Gate(settings, service.metrics, authenticator, service.entering)
+            server = grpc.aio.server(interceptors=[CallInterceptor(service.metrics, gate)], options=_options(settings))
+            service.register(server)
+            checks = await _health(service, server, settings)
+            if settings.reflection_access is not ReflectionAccess.CLOSED:
+                _add_reflection(server, (service.proto_name, health.SERVICE_NAME))
             port = _bind(server, service, settings)
+            service.metrics.announce(service.name)
             metrics_port = stack.enter_context(_metrics(service, settings))
+            health_port = await stack.enter_async_context(_health_port(checks, service, settings))
             await server.start()
-            announce = asyncio.create_task(_announce(service, checks))
-            try:
-                yield RunningServer(port, metrics_port, server, interceptor, checks, announce)
-            finally:
-                await stop_task(announce)
-                await server.stop(0)
+            stack.push_async_callback(server.stop, 0)
+            announce = asyncio.create_task(_announce(service, authenticator, checks))
+            stack.push_async_callback(stop_task, announce)
+            yield RunningServer(port, metrics_port, health_port, server, gate, checks, announce)
     finally:
         await service.close()
+
+
+async def _health(service: Service, server: grpc.aio.Server, settings: ServiceSettings) -> health.aio.HealthServicer:
+    checks = health.aio.HealthServicer()
+    # A fresh servicer says SERVING for the server as a whole.
+    for name in service.health_names:
+        await checks.set(name, _NOT_SERVING)
+    await checks.set(LIVENESS, _SERVING)
+    if settings.health_access is HealthAccess.OPEN:
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    return checks
+
+
+@contextlib.asynccontextmanager
+async def _health_port(
+    checks: health.aio.HealthServicer, service: Service, settings: ServiceSettings
+) -> AsyncIterator[int | None]:
+    """A server for health alone inside the block, without TLS: the probes of Kubernetes know none."""
+    if settings.health_port is None:
+        yield None
+        return
+    server = grpc.aio.server(options=_options(settings))
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    port = _listening(f"{settings.host}:{settings.health_port}", service.name, server.add_insecure_port)
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(0)
 
 
 async def _until_stopped(stop: asyncio.Event, announced: asyncio.Task[None]) -> None:
@@ -157,24 +217,42 @@ async def _orphaned(stop: asyncio.Event, parent: int) -> None:
     stop.set()
 
 
-async def _announce(service: Service, checks: health.aio.HealthServicer) -> None:
-    await service.ready()
-    for name in ("", service.proto_name):
-        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+async def _announce(service: Service, authenticator: Authenticator, checks: health.aio.HealthServicer) -> None:
+    await asyncio.gather(service.ready(), _until_ready(authenticator))
+    for name in service.health_names:
+        await checks.set(name, _SERVING)
     # What was loaded so far stays for good: the collector need not walk it again in the middle of a call.
     gc.collect()
     gc.freeze()
     _log.info("serving")
 
 
+async def _until_ready(authenticator: Authenticator) -> None:
+    while True:
+        try:
+            return await authenticator.ready()
+        except ErrataError as error:
+            _log.warning("authentication_not_ready", error=error.message, detail=error.detail[:500])
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
 def _bind(server: grpc.aio.Server, service: Service, settings: ServiceSettings) -> int:
     address = f"{settings.host}:{service.port}"
+    files = tls_files(settings)
+    if files is None or files.cert is None:
+        return _listening(address, service.name, server.add_insecure_port)
+    expiry = service.metrics.certificate_expiry
+    credentials = server_credentials(files, settings.tls_client_auth is ClientAuth.REQUIRE, expiry.set)
+    return _listening(address, service.name, lambda at: server.add_secure_port(at, credentials))
+
+
+def _listening(address: str, name: str, add_port: Callable[[str], int]) -> int:
     try:
-        port = server.add_insecure_port(address)
+        port = add_port(address)
     except RuntimeError:
         port = 0
     if port == 0:
-        raise PortTaken(f"The {service.name} can't listen on {address}: the port is taken or the address is not ours")
+        raise PortTaken(f"The {name} can't listen on {address}: the port is taken or the address is not ours")
     return port
 
 

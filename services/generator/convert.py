@@ -1,13 +1,14 @@
 """The generator's messages as domain values, and back. The contract's bounds are enforced here."""
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 from errata.corpus.v1 import passage_pb2
 from errata.generator.v1 import generator_service_pb2 as pb2
+from errata.grading.v1 import grading_pb2
 from pydantic import AfterValidator, Field
 
-from errata_kit.bounds import KIB, AnswerText, Bounded, Query, Question, utf8_at_most, validated
+from errata_kit.bounds import KIB, AnswerText, Bounded, Query, Question, first_few, utf8_at_most, validated
 from errata_kit.drafts import Criteria, DraftIssue
 from errata_kit.grades import Claim
 from errata_kit.passages import Passage, different_ids
@@ -15,7 +16,12 @@ from errata_kit.rpc import convert, convert_drafts
 from services.generator.broadening import Broadened
 from services.generator.provider import Correction, Revision, WritingTask, Written, WrittenDraft
 
-Passages = Annotated[tuple[Passage, ...], Field(max_length=100), AfterValidator(different_ids)]
+_MAX_PASSAGES: Final = 100
+_MAX_CLAIMS: Final = 200
+_MAX_ISSUES: Final = 50
+_MAX_SUGGESTIONS: Final = 20
+_MAX_TRIED: Final = 16
+Passages = Annotated[tuple[Passage, ...], Field(max_length=_MAX_PASSAGES), AfterValidator(different_ids)]
 
 
 class BroadenQuery(Bounded):
@@ -23,7 +29,7 @@ class BroadenQuery(Bounded):
 
     question: Question
     current_query: Query
-    tried_queries: Annotated[tuple[Query, ...], Field(max_length=16)]
+    tried_queries: Annotated[tuple[Query, ...], Field(max_length=_MAX_TRIED)]
 
 
 class GenerateAnswer(Bounded):
@@ -39,7 +45,7 @@ class RefineAnswer(Bounded):
     question: Question
     answer: AnswerText
     passages: Annotated[Passages, Field(min_length=1)]
-    failing_claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=200)]
+    failing_claims: Annotated[tuple[Claim, ...], Field(min_length=1, max_length=_MAX_CLAIMS)]
     refinement_suggestion: Annotated[str, utf8_at_most(8 * KIB)]
 
 
@@ -58,9 +64,9 @@ class ReviseDraft(Bounded):
     draft: AnswerText
     passages: Passages
     criteria: Criteria
-    issues: Annotated[tuple[DraftIssue, ...], Field(max_length=50)]
-    suggestions: Annotated[tuple[Annotated[str, utf8_at_most(2 * KIB)], ...], Field(max_length=20)]
-    failing_claims: Annotated[tuple[Claim, ...], Field(max_length=200)]
+    issues: Annotated[tuple[DraftIssue, ...], Field(max_length=_MAX_ISSUES)]
+    suggestions: Annotated[tuple[Annotated[str, utf8_at_most(2 * KIB)], ...], Field(max_length=_MAX_SUGGESTIONS)]
+    failing_claims: Annotated[tuple[Claim, ...], Field(max_length=_MAX_CLAIMS)]
     feedback: Annotated[str, utf8_at_most(8 * KIB)]
 
 
@@ -69,7 +75,7 @@ def broaden_from(message: pb2.BroadenQueryRequest) -> BroadenQuery:
     values = {
         "question": message.question,
         "current_query": message.current_query,
-        "tried_queries": tuple(message.tried_queries),
+        "tried_queries": tuple(first_few(message.tried_queries, _MAX_TRIED)),
     }
     return validated(BroadenQuery, values)
 
@@ -87,7 +93,7 @@ def refine_from(message: pb2.RefineAnswerRequest) -> Correction:
             "question": message.question,
             "answer": message.answer,
             "passages": _passages(message.passages),
-            "failing_claims": [convert.claim_values(claim) for claim in message.failing_claims],
+            "failing_claims": _claims(message.failing_claims),
             "refinement_suggestion": message.refinement_suggestion,
         },
     )
@@ -112,9 +118,9 @@ def revise_from(message: pb2.ReviseDraftRequest) -> Revision:
         "draft": message.draft,
         "passages": _passages(message.passages),
         "criteria": convert_drafts.criteria_values(message.criteria),
-        "issues": [convert_drafts.issue_values(issue) for issue in message.issues],
-        "suggestions": tuple(message.suggestions),
-        "failing_claims": [convert.claim_values(claim) for claim in message.failing_claims],
+        "issues": [convert_drafts.issue_values(issue) for issue in first_few(message.issues, _MAX_ISSUES)],
+        "suggestions": tuple(first_few(message.suggestions, _MAX_SUGGESTIONS)),
+        "failing_claims": _claims(message.failing_claims),
         "feedback": message.feedback,
     }
     asked = validated(ReviseDraft, values)
@@ -159,5 +165,9 @@ def revised_to(piece: str | WrittenDraft) -> pb2.ReviseDraftResponse:
     return pb2.ReviseDraftResponse(draft=convert_drafts.draft_to(piece.draft), usage=convert.usage_to(piece.model_calls))
 
 
-def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:
-    return [convert.passage_values(message) for message in messages]
+def _passages(messages: Sequence[passage_pb2.Passage]) -> list[dict[str, object]]:
+    return [convert.passage_values(message) for message in first_few(messages, _MAX_PASSAGES)]
+
+
+def _claims(messages: Sequence[grading_pb2.Claim]) -> list[dict[str, Any]]:
+    return [convert.claim_values(message) for message in first_few(messages, _MAX_CLAIMS)]

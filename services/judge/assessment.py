@@ -54,6 +54,16 @@ class AnswerAssessor:
 
     async def assess(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
         """Grade an answer. Raises an ErrataError when its claims could not be checked."""
+        with self._metrics.judging("check_claims"):
+            graded = await self._assess(question, answer, passages)
+        self._metrics.faithfulness_score.observe(graded.grade.faithfulness_score)
+        for claim in graded.grade.claims:
+            self._metrics.claims.labels(claim.verdict.value).inc()
+        for finding in graded.grade.findings:
+            self._metrics.guard_findings.labels(finding.kind.value).inc()
+        return graded
+
+    async def _assess(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
         texts = await off_loop(len(answer), split_claims, answer)
         checked = CheckedClaims(())
         if texts:
@@ -63,10 +73,6 @@ class AnswerAssessor:
             raise JudgementIncomplete("The judge has no verdict for some of the claims")
         size = len(answer) + sum(len(passage.text) for passage in passages)
         grade = await off_loop(size, self._grade, question, answer, checked.claims, passages)
-        for claim in grade.claims:
-            self._metrics.claims.labels(claim.verdict.value).inc()
-        for finding in grade.findings:
-            self._metrics.guard_findings.labels(finding.kind.value).inc()
         return GradedAnswer(grade, checked.model_calls)
 
     def _grade(

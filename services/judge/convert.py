@@ -1,13 +1,13 @@
 """The judge's messages as domain values, and back. The contract's bounds are enforced here."""
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 from errata.corpus.v1 import passage_pb2
 from errata.judge.v1 import judge_service_pb2 as pb2
 from pydantic import AfterValidator, Field
 
-from errata_kit.bounds import AnswerText, Bounded, Question, UnitScore, validated
+from errata_kit.bounds import AnswerText, Bounded, Question, UnitScore, first_few, validated
 from errata_kit.drafts import DEFAULT_CRITERIA, DEFAULT_OVERALL_THRESHOLD, Criteria
 from errata_kit.errors import ErrataError
 from errata_kit.passages import Passage, different_ids
@@ -18,9 +18,10 @@ from services.judge.grading.batch import PassageResult
 from services.judge.provider import GradedPassage
 from services.judge.review.reviewer import FinishedReview, ReviewTask
 
-Passages = Annotated[tuple[Passage, ...], Field(min_length=1, max_length=100), AfterValidator(different_ids)]
+_MAX_PASSAGES: Final = 100
+Passages = Annotated[tuple[Passage, ...], Field(min_length=1, max_length=_MAX_PASSAGES), AfterValidator(different_ids)]
 
-PassagesOrNone = Annotated[tuple[Passage, ...], Field(max_length=100), AfterValidator(different_ids)]
+PassagesOrNone = Annotated[tuple[Passage, ...], Field(max_length=_MAX_PASSAGES), AfterValidator(different_ids)]
 
 
 class GradePassages(Bounded):
@@ -99,5 +100,5 @@ def review_to(finished: FinishedReview) -> pb2.ReviewDraftResponse:
     return pb2.ReviewDraftResponse(review=review, usage=convert.usage_to(finished.model_calls))
 
 
-def _passages(messages: Iterable[passage_pb2.Passage]) -> list[dict[str, object]]:
-    return [convert.passage_values(message) for message in messages]
+def _passages(messages: Sequence[passage_pb2.Passage]) -> list[dict[str, object]]:
+    return [convert.passage_values(message) for message in first_few(messages, _MAX_PASSAGES)]

@@ -1,7 +1,9 @@
 """Chooses the provider that the settings ask for."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from errata_kit.encoding import CountedEncoder
 from errata_kit.llm.openai_chat import OpenAIChat
 from errata_kit.llm.prompts import PromptLibrary
 from errata_kit.llm.settings import Provider as ProviderName
@@ -23,6 +25,7 @@ def open_provider(settings: JudgeSettings, metrics: Metrics) -> tuple[Provider, 
     """The provider, what makes it ready, and what closes it."""
     if settings.provider is ProviderName.OFFLINE:
         encoder = MiniLM()
-        return OfflineProvider(encoder), encoder.warm_up, _nothing
-    model = OpenAIChat(settings, temperature=0.0, record=metrics.record_model_call)
+        counted = CountedEncoder(encoder, partial(metrics.record_lookups, "sentence_vectors"))
+        return OfflineProvider(counted), encoder.warm_up, _nothing
+    model = OpenAIChat(settings, temperature=0.0, record=metrics.record_model_call, queue=metrics.record_model_queue)
     return OpenAIProvider(model, PromptLibrary.load("services.judge")), model.warm_up, model.aclose

@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Final
 
 from errata.judge.v1 import judge_service_pb2 as pb2
 from errata.judge.v1 import judge_service_pb2_grpc as pb2_grpc
 
-from errata_kit.metrics import Metrics
+from errata_kit.errors import Reason
+from errata_kit.grades import FindingKind, Verdict
+from errata_kit.metrics import Metrics, at_zero
 from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
 from services.judge import convert
@@ -15,6 +18,9 @@ from services.judge.grading.batch import PassageGrader
 from services.judge.providers import open_provider
 from services.judge.review.reviewer import DraftReviewer
 from services.judge.settings import JudgeSettings
+
+OPERATIONS: Final = ("grade_passage", "check_claims", "review_draft")
+"""What is judged, as metrics name it."""
 
 
 class JudgeServicer(pb2_grpc.JudgeServiceServicer):
@@ -51,8 +57,13 @@ async def build(settings: JudgeSettings) -> Service:
     servicer = JudgeServicer(
         PassageGrader(provider, settings.concurrency, metrics),
         AnswerAssessor(provider, metrics),
-        DraftReviewer(provider),
+        DraftReviewer(provider, metrics),
     )
+    at_zero(metrics.judgements, OPERATIONS)
+    at_zero(metrics.judge_failures, OPERATIONS, Reason)
+    at_zero(metrics.passage_grades, ("relevant", "irrelevant"))
+    at_zero(metrics.claims, Verdict)
+    at_zero(metrics.guard_findings, FindingKind)
     return Service(
         name="judge",
         port=settings.port,

@@ -13,6 +13,7 @@ from errata.retriever.v1 import retriever_service_pb2 as retriever_pb2
 from errata.retriever.v1 import retriever_service_pb2_grpc as retriever_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from errata_kit.access.identity import IdentitySigner
 from errata_kit.drafts import Criterion
 from errata_kit.errors import ErrataError, ModelTruncated
 from errata_kit.grades import Claim, PassageGrade
@@ -36,23 +37,26 @@ Whole = TypeVar("Whole")
 
 
 async def until_serving(channel: grpc.aio.Channel, name: str) -> None:
-    """Return once a service has said SERVING. Asks again as long as it takes."""
+    """Return once a service has said SERVING, or that it does not tell. Asks again as long as it takes."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
     while True:
         try:
             reply = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=2)
             if reply.status == health_pb2.HealthCheckResponse.SERVING:
                 return
-        except grpc.aio.AioRpcError:
-            pass
+        except grpc.aio.AioRpcError as error:
+            # It is there, and tells nobody about its health.
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return
         await asyncio.sleep(0.1)
 
 
 class RetrieverClient:
     """Searches."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, signer: IdentitySigner | None = None) -> None:
         self._stub = retriever_grpc.RetrieverServiceStub(channel)
+        self._signer = signer
 
     async def search(self, search: PassageSearch) -> tuple[Passage, ...]:
         """The passages that fit the query, best first."""
@@ -64,7 +68,7 @@ class RetrieverClient:
             filter=convert.filter_to(search.filter),
         )
         try:
-            reply = await self._stub.Search(message, **outgoing())
+            reply = await self._stub.Search(message, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, "retriever") from None
         return tuple(convert.passage_from(item.passage) for item in reply.passages)
@@ -73,8 +77,9 @@ class RetrieverClient:
 class JudgeClient:
     """Grades."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, signer: IdentitySigner | None = None) -> None:
         self._stub = judge_grpc.JudgeServiceStub(channel)
+        self._signer = signer
 
     async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> AsyncIterator[PassageResult]:
         """One result a passage. A stream that breaks leaves the passages that are missing as errors, not as grades."""
@@ -83,7 +88,7 @@ class JudgeClient:
         )
         waiting = {passage.passage_id for passage in passages}
         failure: ErrataError | None = None
-        async with reading(self._stub.GradePassages(request, **outgoing())) as replies:
+        async with reading(self._stub.GradePassages(request, **outgoing(self._signer))) as replies:
             try:
                 async for reply in replies:
                     if reply.passage_id in waiting:
@@ -104,7 +109,7 @@ class JudgeClient:
             question=question, answer=answer, passages=[convert.passage_to(passage) for passage in passages]
         )
         try:
-            reply = await self._stub.GradeAnswer(request, **outgoing())
+            reply = await self._stub.GradeAnswer(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, "judge") from None
         return GradedAnswer(convert.answer_grade_from(reply.grade), convert.model_calls_from(reply.usage))
@@ -119,7 +124,7 @@ class JudgeClient:
             passages=map(convert.passage_to, draft.passages),
         )
         try:
-            reply = await self._stub.ReviewDraft(request, **outgoing())
+            reply = await self._stub.ReviewDraft(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, "judge") from None
         return ReviewOfDraft(convert_drafts.review_from(reply.review), convert.model_calls_from(reply.usage))
@@ -128,14 +133,15 @@ class JudgeClient:
 class GeneratorClient:
     """Writes."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, signer: IdentitySigner | None = None) -> None:
         self._stub = generator_grpc.GeneratorServiceStub(channel)
+        self._signer = signer
 
     async def broaden_query(self, question: str, current: str, tried: tuple[str, ...]) -> BroadenedQuery:
         """A query that was not tried yet."""
         request = generator_pb2.BroadenQueryRequest(question=question, current_query=current, tried_queries=tried)
         try:
-            reply = await self._stub.BroadenQuery(request, **outgoing())
+            reply = await self._stub.BroadenQuery(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error, "generator") from None
         calls = convert.model_calls_from(reply.usage)
@@ -148,7 +154,7 @@ class GeneratorClient:
         request = generator_pb2.GenerateAnswerRequest(
             question=question, passages=[convert.passage_to(passage) for passage in passages]
         )
-        async for piece in _written(self._stub.GenerateAnswer(request, **outgoing()), _answer):
+        async for piece in _written(self._stub.GenerateAnswer(request, **outgoing(self._signer)), _answer):
             yield piece
 
     async def refine_answer(
@@ -162,7 +168,7 @@ class GeneratorClient:
             failing_claims=[convert.claim_to(claim) for claim in failing],
             refinement_suggestion=suggestion,
         )
-        async for piece in _written(self._stub.RefineAnswer(request, **outgoing()), _answer):
+        async for piece in _written(self._stub.RefineAnswer(request, **outgoing(self._signer)), _answer):
             yield piece
 
     async def write_draft(
@@ -174,7 +180,7 @@ class GeneratorClient:
             passages=map(convert.passage_to, passages),
             criteria=map(convert_drafts.criterion_to, criteria),
         )
-        async for piece in _written(self._stub.WriteDraft(request, **outgoing()), _draft):
+        async for piece in _written(self._stub.WriteDraft(request, **outgoing(self._signer)), _draft):
             yield piece
 
     async def revise_draft(self, draft: DraftToRevise) -> AsyncIterator[str | WrittenDraft]:
@@ -189,7 +195,7 @@ class GeneratorClient:
             failing_claims=map(convert.claim_to, draft.failing),
             feedback=draft.feedback,
         )
-        async for piece in _written(self._stub.ReviseDraft(request, **outgoing()), _draft):
+        async for piece in _written(self._stub.ReviseDraft(request, **outgoing(self._signer)), _draft):
             yield piece
 
 

@@ -28,6 +28,14 @@ class OrchestratorSettings(ServiceSettings):
     """Folder of the SQLite files, when runs are not kept in PostgreSQL."""
     database_url: SecretStr | None = Field(None, validation_alias="ERRATA_DATABASE_URL")
     """PostgreSQL for runs and checkpoints: postgresql://user:password@host:5432/errata. Without it, SQLite files are used."""
+    max_runs: int = Field(64, validation_alias="ORCHESTRATOR_MAX_RUNS", ge=0, le=100_000)
+    """Runs that a replica works on at once; more are refused as RATE_LIMITED. 0 means no limit."""
+    principal_max_runs: int = Field(0, validation_alias="ORCHESTRATOR_PRINCIPAL_MAX_RUNS", ge=0, le=100_000)
+    """The same for each principal."""
+    tokens_per_day: int = Field(0, validation_alias="ORCHESTRATOR_TOKENS_PER_DAY", ge=0)
+    """Tokens of input and output that all runs may use from midnight to midnight UTC, in all replicas. 0 means no limit."""
+    principal_tokens_per_day: int = Field(0, validation_alias="ORCHESTRATOR_PRINCIPAL_TOKENS_PER_DAY", ge=0)
+    """The same for each principal."""
     lease_seconds: float = Field(10.0, validation_alias="ORCHESTRATOR_LEASE_SECONDS", ge=0.5, le=600)
     """How long a replica that has died keeps its runs: then another one takes them up."""
     max_takeovers: int = Field(10, validation_alias="ORCHESTRATOR_MAX_TAKEOVERS", ge=0, le=1000)

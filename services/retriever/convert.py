@@ -7,6 +7,7 @@ from errata.retriever.v1 import retriever_service_pb2 as pb2
 from pydantic import Field
 
 from errata_kit import passages
+from errata_kit.access.principals import TenantName
 from errata_kit.bounds import (
     DEFAULT_COLLECTION,
     KIB,
@@ -20,6 +21,7 @@ from errata_kit.bounds import (
     utf8_at_most,
     validated,
 )
+from errata_kit.calls import current_call
 from errata_kit.errors import InvalidFields
 from errata_kit.paging import after_of, page_token
 from errata_kit.rpc import convert
@@ -28,15 +30,36 @@ from errata_kit.search import Filter, SearchMode
 from services.retriever.documents import SourceDocument
 from services.retriever.index.base import CollectionInfo, DocumentPage, DocumentSummary, ScoredPassage
 from services.retriever.ingest import IngestFailure, IngestResult
+from services.retriever.tenancy import CollectionRef
 
 MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}$")]
 DEFAULT_TOP_K = 5
 
 
-class Search(Bounded):
+def _tenant() -> str:
+    return current_call().principal.tenant
+
+
+class InTenant(Bounded):
+    """A checked request for what belongs to the caller's tenant. No field of a request has a say in which that is."""
+
+    tenant: TenantName = Field(default_factory=_tenant)
+
+
+class InCollection(InTenant):
+    """A checked request that names a collection."""
+
+    collection: CollectionName = DEFAULT_COLLECTION
+
+    @property
+    def ref(self) -> CollectionRef:
+        """The collection of the caller's tenant."""
+        return CollectionRef(self.tenant, self.collection)
+
+
+class Search(InCollection):
     """A checked SearchRequest."""
 
-    collection: CollectionName
     query: Annotated[Query, NotBlank]
     top_k: Annotated[int, Field(ge=1, le=100)]
     mode: SearchMode
@@ -52,26 +75,25 @@ class IncomingDocument(Bounded):
     metadata: Annotated[dict[MetadataKey, Annotated[str, utf8_at_most(KIB)]], Field(max_length=64)]
 
 
-class DeleteDocuments(Bounded):
+class DeleteDocuments(InCollection):
     """A checked DeleteDocumentsRequest."""
 
-    collection: CollectionName
     document_ids: Annotated[tuple[DocumentId, ...], Field(min_length=1, max_length=500)]
 
 
-class Listing(Bounded):
-    """What the list calls have in common. page_token is read: where the page before ended."""
+class CollectionsListing(InTenant):
+    """A checked ListCollectionsRequest. page_token is read: where the page before ended."""
 
-    collection: CollectionName = DEFAULT_COLLECTION
     page_size: PageSize
     page_token: str
-    document_id_prefix: Annotated[str, utf8_at_most(512)] = ""
 
 
-class Named(Bounded):
-    """A collection's name."""
+class DocumentsListing(InCollection):
+    """A checked ListDocumentsRequest. page_token is read: where the page before ended."""
 
-    collection: CollectionName
+    page_size: PageSize
+    page_token: str
+    document_id_prefix: Annotated[str, utf8_at_most(512)]
 
 
 def search_from(message: pb2.SearchRequest) -> Search:
@@ -87,9 +109,9 @@ def search_from(message: pb2.SearchRequest) -> Search:
     )
 
 
-def collection_from(name: str, default: str = DEFAULT_COLLECTION) -> str:
-    """A collection's name, or the default for an empty one. Raises InvalidFields."""
-    return validated(Named, {"collection": name or default}).collection
+def collection_from(name: str, default: str = DEFAULT_COLLECTION) -> CollectionRef:
+    """The caller's collection of this name, or the default one for an empty name. Raises InvalidFields."""
+    return validated(InCollection, {"collection": name or default}).ref
 
 
 def document_from(message: pb2.Document) -> SourceDocument:
@@ -114,14 +136,14 @@ def document_from(message: pb2.Document) -> SourceDocument:
 
 
 async def documents_from(
-    collection: str, first: pb2.IngestDocumentsRequest, rest: AsyncIterator[pb2.IngestDocumentsRequest]
+    ref: CollectionRef, first: pb2.IngestDocumentsRequest, rest: AsyncIterator[pb2.IngestDocumentsRequest]
 ) -> AsyncIterator[SourceDocument | IngestFailure]:
     """The documents of a stream. One that breaks its bounds, or names another collection, is a failure of its own."""
     message = first
     while True:
         try:
-            if collection_from(message.collection or collection) != collection:
-                raise invalid("collection", f"must be {collection!r}, as in the first message of the stream")
+            if validated(InCollection, {"collection": message.collection or ref.name}).collection != ref.name:
+                raise invalid("collection", f"must be {ref.name!r}, as in the first message of the stream")
             yield document_from(message.document)
         except InvalidFields as error:
             yield IngestFailure(message.document.document_id, error)
@@ -140,22 +162,22 @@ def delete_from(message: pb2.DeleteDocumentsRequest) -> DeleteDocuments:
     return validated(DeleteDocuments, values)
 
 
-def documents_listing_from(message: pb2.ListDocumentsRequest) -> Listing:
+def documents_listing_from(message: pb2.ListDocumentsRequest) -> DocumentsListing:
     """Which page of documents. Raises InvalidFields."""
     collection = message.collection or DEFAULT_COLLECTION
-    query = ["documents", collection, message.document_id_prefix]
+    query = _documents_query(_tenant(), collection, message.document_id_prefix)
     values = {
         "collection": collection,
         "page_size": message.page_size,
         "document_id_prefix": message.document_id_prefix,
     }
-    return validated(Listing, values, {"page_token": lambda: after_of(message.page_token, query)})
+    return validated(DocumentsListing, values, {"page_token": lambda: after_of(message.page_token, query)})
 
 
-def collections_listing_from(message: pb2.ListCollectionsRequest) -> Listing:
+def collections_listing_from(message: pb2.ListCollectionsRequest) -> CollectionsListing:
     """Which page of collections. Raises InvalidFields."""
-    token = {"page_token": lambda: after_of(message.page_token, ["collections"])}
-    return validated(Listing, {"page_size": message.page_size}, token)
+    token = {"page_token": lambda: after_of(message.page_token, _collections_query(_tenant()))}
+    return validated(CollectionsListing, {"page_size": message.page_size}, token)
 
 
 def search_to(found: Sequence[ScoredPassage], mode: SearchMode) -> pb2.SearchResponse:
@@ -194,19 +216,28 @@ def ingest_to(result: IngestResult | IngestFailure) -> pb2.IngestDocumentsRespon
     return pb2.IngestDocumentsResponse(document_id=result.document_id, ingested=counts)
 
 
-def documents_to(page: DocumentPage, listing: Listing) -> pb2.ListDocumentsResponse:
+def documents_to(page: DocumentPage, listing: DocumentsListing) -> pb2.ListDocumentsResponse:
     """A page of documents."""
-    query = ["documents", listing.collection, listing.document_id_prefix]
+    query = _documents_query(listing.tenant, listing.collection, listing.document_id_prefix)
     token = page_token(query, page.next_after) if page.next_after is not None else ""
     return pb2.ListDocumentsResponse(documents=map(_document_to, page.documents), next_page_token=token)
 
 
-def collections_to(infos: Sequence[CollectionInfo], listing: Listing) -> pb2.ListCollectionsResponse:
+def collections_to(infos: Sequence[CollectionInfo], listing: CollectionsListing) -> pb2.ListCollectionsResponse:
     """A page of collections."""
     behind = [info for info in infos if info.name > listing.page_token]
     page = behind[: listing.page_size]
-    token = page_token(["collections"], page[-1].name) if len(behind) > len(page) else ""
+    token = page_token(_collections_query(listing.tenant), page[-1].name) if len(behind) > len(page) else ""
     return pb2.ListCollectionsResponse(collections=map(_collection_to, page), next_page_token=token)
+
+
+def _documents_query(tenant: str, collection: str, prefix: str) -> list[str]:
+    """What a page token belongs to. The tenant is part of it: a token is of no use to another one."""
+    return ["documents", tenant, collection, prefix]
+
+
+def _collections_query(tenant: str) -> list[str]:
+    return ["collections", tenant]
 
 
 def _document_to(summary: DocumentSummary) -> pb2.DocumentInfo:

@@ -14,6 +14,7 @@ from services.retriever.embedding.coalescing import CoalescingEmbedder
 from services.retriever.index.base import EmbeddedPassage, EmbeddingSpace, Passage, PassageIndex
 from services.retriever.index.payload import fingerprint
 from services.retriever.index.sparse import SparseEncoder
+from services.retriever.tenancy import CollectionRef
 
 # Documents read ahead: enough that small ones fill a request of the embedder, few enough to hold 32 times 4
 # MiB.
@@ -87,15 +88,14 @@ class Ingestor:
         self._embedder = CoalescingEmbedder(embedder)
         self._chunker = chunker or Chunker()
         self._sparse = sparse or SparseEncoder()
-        self._locks: dict[tuple[str, str], tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[tuple[CollectionRef, str], tuple[asyncio.Lock, int]] = {}
 
     async def ingest(
-        self, collection: str, documents: AsyncIterable[SourceDocument | IngestFailure]
+        self, collection: CollectionRef, documents: AsyncIterable[SourceDocument | IngestFailure]
     ) -> AsyncGenerator[IngestResult | IngestFailure, None]:
         """Ingest a stream of documents; yield one result each, as they finish. The collection is created if missing.
 
         A failure in the stream is passed through.
-        missing.
 
         Raises:
             InvalidFields, EmbeddingMismatch, IndexUnavailable: for the collection, before any document is
@@ -115,7 +115,7 @@ class Ingestor:
 
     async def _read(
         self,
-        collection: str,
+        collection: CollectionRef,
         documents: AsyncIterable[SourceDocument | IngestFailure],
         results: "asyncio.Queue[IngestResult | IngestFailure | None]",
     ) -> None:
@@ -144,7 +144,7 @@ class Ingestor:
         finally:
             results.put_nowait(None)
 
-    async def ingest_one(self, collection: str, source: SourceDocument) -> IngestResult:
+    async def ingest_one(self, collection: CollectionRef, source: SourceDocument) -> IngestResult:
         """Ingest one document into a collection that exists. Ingesting it again changes nothing.
 
         Raises:
@@ -167,14 +167,14 @@ class Ingestor:
         embedded, unchanged = len(plan.embed), len(plan.rewrite) + len(plan.keep)
         return IngestResult(source.document_id, len(passages), embedded, unchanged, len(plan.delete))
 
-    def _passages(self, collection: str, source: SourceDocument) -> list[Passage]:
+    def _passages(self, collection: CollectionRef, source: SourceDocument) -> list[Passage]:
         document = read_document(source)
         chunks = self._chunker.chunk(collection, document)
         return [_passage(document, chunk) for chunk in chunks]
 
-    async def _embed(self, collection: str, passages: Sequence[Passage]) -> None:
+    async def _embed(self, collection: CollectionRef, passages: Sequence[Passage]) -> None:
         texts = [embedding_text(item.title, item.chunk.heading_path, item.chunk.text) for item in passages]
-        vectors = await self._embedder.embed_passages(texts)
+        vectors = await self._embedder.embed_passages(collection.tenant, texts)
         embedded = [
             EmbeddedPassage(passage, vector, self._sparse.passage(text))
             for passage, vector, text in zip(passages, vectors, texts, strict=True)
@@ -182,7 +182,7 @@ class Ingestor:
         await self._index.upsert(collection, embedded)
 
     @asynccontextmanager
-    async def _alone(self, collection: str, document_id: str) -> AsyncIterator[None]:
+    async def _alone(self, collection: CollectionRef, document_id: str) -> AsyncIterator[None]:
         key = (collection, document_id)
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
         self._locks[key] = (lock, users + 1)

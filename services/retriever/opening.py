@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.errors import IndexUnavailable
 from errata_kit.llm.openai_embeddings import EmbeddingSize
 from errata_kit.llm.openai_embeddings import OpenAIEmbedder as OpenAIClient
@@ -29,10 +30,11 @@ async def open_index(settings: RetrieverSettings) -> PassageIndex:
     if not settings.qdrant_url:
         return await EdgeIndex.open(settings.data_dir / "index")
     # Its client takes a second to import, which the embedded engine need not pay.
-    from services.retriever.index.qdrant_server import QdrantServerIndex
+    from services.retriever.index.qdrant_server import Layout, QdrantServerIndex
 
-    key = settings.qdrant_api_key
-    return QdrantServerIndex.connect(settings.qdrant_url, key.get_secret_value() if key else None)
+    key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
+    layout = Layout(settings.qdrant_replication_factor, settings.qdrant_write_consistency, settings.qdrant_shards)
+    return QdrantServerIndex.connect(settings.qdrant_url, key, layout=layout)
 
 
 def open_embedder(settings: RetrieverSettings, metrics: Metrics) -> ServedEmbedder:
@@ -44,14 +46,16 @@ def open_embedder(settings: RetrieverSettings, metrics: Metrics) -> ServedEmbedd
             return LocalEmbedder(MiniLM(threads=settings.embedding_threads))
         case EmbeddingProvider.OPENAI:
             size = EmbeddingSize(settings.embedding_dimensions)
-            return OpenAIEmbedder(OpenAIClient(settings, size, record=metrics.record_model_call))
+            return OpenAIEmbedder(
+                OpenAIClient(settings, size, record=metrics.record_model_call, queue=metrics.record_model_queue)
+            )
 
 
 async def until_answering(index: PassageIndex) -> None:
     """Return once the index has answered. Asks again as long as it takes."""
     while True:
         try:
-            await index.list_collections()
+            await index.list_collections(DEFAULT_TENANT)
         except IndexUnavailable as error:
             _log.warning("index_unavailable", error=error.message)
             await asyncio.sleep(_RETRY_SECONDS)

@@ -7,6 +7,7 @@ from errata_kit.search import Filter, SearchMode
 from services.retriever.embedding.base import Embedder
 from services.retriever.index.base import EmbeddingSpace, PassageIndex, ScoredPassage, SearchQuery, check_space
 from services.retriever.index.sparse import SparseEncoder
+from services.retriever.tenancy import CollectionRef
 
 
 class Searcher:
@@ -19,7 +20,7 @@ class Searcher:
 
     async def search(
         self,
-        collection: str,
+        collection: CollectionRef,
         text: str,
         mode: SearchMode = SearchMode.DEFAULT,
         top_k: int = 5,

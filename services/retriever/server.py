@@ -31,7 +31,7 @@ class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):
     async def Search(self, request: pb2.SearchRequest, context: Context) -> pb2.SearchResponse:  # noqa: N802
         """Find passages."""
         asked = convert.search_from(request)
-        found, mode = await self._searcher.search(asked.collection, asked.query, asked.mode, asked.top_k, asked.filter)
+        found, mode = await self._searcher.search(asked.ref, asked.query, asked.mode, asked.top_k, asked.filter)
         return convert.search_to(found, mode)
 
     async def IngestDocuments(  # noqa: N802
@@ -42,9 +42,9 @@ class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):
             first = await anext(aiter(request_iterator))
         except StopAsyncIteration:
             return
-        collection = convert.collection_from(first.collection)
-        documents = convert.documents_from(collection, first, request_iterator)
-        async with contextlib.aclosing(self._ingestor.ingest(collection, documents)) as results:
+        ref = convert.collection_from(first.collection)
+        documents = convert.documents_from(ref, first, request_iterator)
+        async with contextlib.aclosing(self._ingestor.ingest(ref, documents)) as results:
             async for result in results:
                 self._count(result)
                 yield convert.ingest_to(result)
@@ -54,7 +54,7 @@ class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):
     ) -> pb2.DeleteDocumentsResponse:
         """Delete documents."""
         asked = convert.delete_from(request)
-        deleted = await self._index.delete_documents(asked.collection, asked.document_ids)
+        deleted = await self._index.delete_documents(asked.ref, asked.document_ids)
         unknown = [document_id for document_id in asked.document_ids if document_id not in deleted]
         return pb2.DeleteDocumentsResponse(deleted_document_ids=sorted(deleted), unknown_document_ids=unknown)
 
@@ -63,7 +63,7 @@ class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):
     ) -> pb2.ListDocumentsResponse:
         """List documents."""
         asked = convert.documents_listing_from(request)
-        page = await self._index.list_documents(asked.collection, asked.page_token, asked.page_size, asked.document_id_prefix)
+        page = await self._index.list_documents(asked.ref, asked.page_token, asked.page_size, asked.document_id_prefix)
         return convert.documents_to(page, asked)
 
     async def ListCollections(  # noqa: N802
@@ -71,7 +71,7 @@ class RetrieverServicer(pb2_grpc.RetrieverServiceServicer):
     ) -> pb2.ListCollectionsResponse:
         """List collections."""
         asked = convert.collections_listing_from(request)
-        return convert.collections_to(await self._index.list_collections(), asked)
+        return convert.collections_to(await self._index.list_collections(asked.tenant), asked)
 
     async def DeleteCollection(  # noqa: N802
         self, request: pb2.DeleteCollectionRequest, context: Context

@@ -31,6 +31,12 @@ class RetrieverSettings(ServiceSettings, ModelSettings):
     """A Qdrant server, such as http://qdrant:6333; empty means the embedded engine."""
     qdrant_api_key: SecretStr | None = Field(None, validation_alias="QDRANT_API_KEY")
     """The server's key."""
+    qdrant_replication_factor: int = Field(1, validation_alias="RETRIEVER_QDRANT_REPLICATION_FACTOR", ge=1, le=32)
+    """Copies that a Qdrant cluster keeps of each shard of a collection that is made; existing ones keep theirs."""
+    qdrant_write_consistency: int = Field(1, validation_alias="RETRIEVER_QDRANT_WRITE_CONSISTENCY", ge=1, le=32)
+    """Copies that must have taken a write before it counts; at most as many as there are."""
+    qdrant_shards: int = Field(0, validation_alias="RETRIEVER_QDRANT_SHARDS", ge=0, le=256)
+    """Shards of a collection that is made; 0 leaves it to the server, which takes one a node."""
     embedding_provider: EmbeddingProvider = Field(EmbeddingProvider.LOCAL, validation_alias="RETRIEVER_EMBEDDING_PROVIDER")
     """local: the packaged encoder, no network. openai: an OpenAI-compatible API. none: sparse search only."""
     model: str = Field("text-embedding-3-small", validation_alias="RETRIEVER_EMBEDDING_MODEL", min_length=1)
@@ -39,6 +45,12 @@ class RetrieverSettings(ServiceSettings, ModelSettings):
     """Size of its vectors."""
     embedding_threads: int = Field(2, validation_alias="RETRIEVER_EMBEDDING_THREADS", ge=1, le=64)
     """CPU threads of the local provider."""
+
+    @model_validator(mode="after")
+    def _can_write(self) -> Self:
+        if self.qdrant_write_consistency > self.qdrant_replication_factor:
+            raise ValueError("RETRIEVER_QDRANT_WRITE_CONSISTENCY must be at most RETRIEVER_QDRANT_REPLICATION_FACTOR")
+        return self
 
     @model_validator(mode="after")
     def _can_embed(self) -> Self:

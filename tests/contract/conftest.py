@@ -5,7 +5,6 @@ The server runs twice: against the test server over the wire, and against a real
 """
 
 import os
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest_asyncio
 from services.retriever.index.base import PassageIndex
 from services.retriever.index.edge import EdgeIndex
 from services.retriever.index.qdrant_server import QdrantServerIndex
-from tests.harness.passages import SPACE
 from tests.harness.qdrant_server import QdrantTestServer
 from tests.harness.run_stores import database, postgres, stores, template
 
@@ -41,12 +39,3 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         real = QdrantServerIndex.connect(REAL_SERVER, os.environ.get("QDRANT_API_KEY"))
         yield real
         await real.close()
-
-
-@pytest_asyncio.fixture
-async def name(index: PassageIndex) -> AsyncIterator[str]:
-    name = f"test-{uuid.uuid4().hex[:12]}"
-    await index.ensure_collection(name, SPACE)
-    yield name
-    if name in [info.name for info in await index.list_collections()]:
-        await index.delete_collection(name)

@@ -1,9 +1,13 @@
 """Filters mean the same in every implementation of `PassageIndex`, in every mode."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from random import Random
 
+import pytest
+import pytest_asyncio
+
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.search import (
     AllOf,
     AnyOf,
@@ -16,7 +20,15 @@ from errata_kit.search import (
     as_number,
 )
 from services.retriever.index.base import PassageIndex
-from tests.harness.passages import embedded, matching, passage
+from services.retriever.tenancy import CollectionRef
+from tests.harness.passages import embedded, fresh_collection, matching, passage
+
+
+@pytest_asyncio.fixture(params=[DEFAULT_TENANT, "acme"])
+async def ref(request: pytest.FixtureRequest, index: PassageIndex) -> AsyncIterator[CollectionRef]:
+    async with fresh_collection(index, request.param) as made:
+        yield made
+
 
 FILTERS: list[tuple[Filter, set[str]]] = [
     (Equals("document_id", "a"), {"a"}),
@@ -45,7 +57,7 @@ FILTERS: list[tuple[Filter, set[str]]] = [
 ]
 
 
-async def test_filters_hold_in_every_mode(index: PassageIndex, name: str) -> None:
+async def test_filters_hold_in_every_mode(index: PassageIndex, ref: CollectionRef) -> None:
     metadata: dict[str, dict[str, str]] = {
         "a": {"lang": "en", "version": "1.5", "date": "2023-12-31T23:59:59Z"},
         "b": {"lang": "en", "version": "2", "date": "2024-01-01"},
@@ -53,9 +65,9 @@ async def test_filters_hold_in_every_mode(index: PassageIndex, name: str) -> Non
         "d": {"version": "two", "date": "soon", "empty": ""},
     }
     items = [passage(doc, f"release {doc}", 0, extra, doc == "b") for doc, extra in metadata.items()]
-    await index.upsert(name, [embedded(item) for item in items])
+    await index.upsert(ref, [embedded(item) for item in items])
     for filter_, expected in FILTERS:
-        assert await matching(index, name, filter_) == expected, filter_
+        assert await matching(index, ref, filter_) == expected, filter_
 
 
 def means(filter_: Filter, fields: Mapping[str, str]) -> bool:
@@ -99,14 +111,14 @@ def random_filter(random: Random, depth: int) -> Filter:
     return groups[kind - 4](conditions)
 
 
-async def test_random_filters_mean_what_they_say(index: PassageIndex, name: str) -> None:
+async def test_random_filters_mean_what_they_say(index: PassageIndex, ref: CollectionRef) -> None:
     random = Random(20261130)
     documents: dict[str, dict[str, str]] = {}
     for number in range(30):
         keys = random.sample(["a", "b", "n"], random.randint(0, 3))
         documents[f"d{number}"] = {key: random.choice(["0", "1", "1.5", "2", "x"]) for key in keys}
     items = [passage(doc, f"release {doc}", metadata=extra) for doc, extra in documents.items()]
-    await index.upsert(name, [embedded(item) for item in items])
+    await index.upsert(ref, [embedded(item) for item in items])
     for _ in range(150):
         filter_ = random_filter(random, 4)
         expected = {
@@ -114,13 +126,13 @@ async def test_random_filters_mean_what_they_say(index: PassageIndex, name: str)
             for doc, extra in documents.items()
             if means(filter_, {"document_id": doc} | {f"metadata.{key}": value for key, value in extra.items()})
         }
-        assert await matching(index, name, filter_) == expected, filter_
+        assert await matching(index, ref, filter_) == expected, filter_
 
 
-async def test_a_filter_is_no_matter_of_rank(index: PassageIndex, name: str) -> None:
+async def test_a_filter_is_no_matter_of_rank(index: PassageIndex, ref: CollectionRef) -> None:
     """The one passage that fits is found although hundreds that do not fit rank above it in both rankings."""
     better = [passage(f"x{n}", "release notes release notes", metadata={"tenant": "x"}) for n in range(600)]
     fits = passage("mine", "a release among much other text about entirely different matters", metadata={"tenant": "y"})
-    await index.upsert(name, [embedded(item) for item in better])
-    await index.upsert(name, [embedded(fits, (0.1, 1.0, 0.0, 0.0))])
-    assert await matching(index, name, Equals("metadata.tenant", "y")) == {"mine"}
+    await index.upsert(ref, [embedded(item) for item in better])
+    await index.upsert(ref, [embedded(fits, (0.1, 1.0, 0.0, 0.0))])
+    assert await matching(index, ref, Equals("metadata.tenant", "y")) == {"mine"}

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.errors import RunNotFound, RunNotWaiting
 from services.orchestrator.runs.run import Budget, Lease, LeaseLost, RunState
 from services.orchestrator.runs.store.store import RunStore
@@ -64,7 +65,7 @@ async def test_who_has_lost_a_run_writes_nothing_to_it(stores: Stores) -> None:
     )
     assert [type(item) for item in results] == [type(None), LeaseLost]
     assert await sequences(stores.one, kept.run_id) == [1, 2]
-    run = await stores.one.get(lost.run_id)
+    run = await stores.one.get(DEFAULT_TENANT, lost.run_id)
     assert await sequences(stores.one, lost.run_id) == [1]
     assert (run.state, run.score, run.last_sequence, run.totals.model_calls) == (RunState.RUNNING, None, 1, 0)
     await stores.two.append(claimed.lease, (event(lost, 2),), {0: CALL}, {})
@@ -145,12 +146,12 @@ async def test_a_wish_to_cancel_comes_with_the_run(stores: Stores) -> None:
 async def test_a_decision_takes_the_run(stores: Stores) -> None:
     lease = await create(stores.one)
     await wait_for_a_person(stores.one, lease)
-    assert (await stores.two.get(lease.run_id)).approval == 1
-    claimed = await stores.two.decide(lease.run_id, decision(), 30.0)
+    assert (await stores.two.get(DEFAULT_TENANT, lease.run_id)).approval == 1
+    claimed = await stores.two.decide(DEFAULT_TENANT, lease.run_id, decision(), 30.0)
     assert (claimed.lease, claimed.resumed, claimed.takeovers) == (Lease(lease.run_id, "two", 2), False, 0)
     decided = claimed.events[-1]
     assert (decided.sequence, decided.payload) == (3, decision(1))
-    run = await stores.one.get(lease.run_id)
+    run = await stores.one.get(DEFAULT_TENANT, lease.run_id)
     assert (run.state, run.approval, run.last_sequence) == (RunState.RUNNING, 0, 3)
     with pytest.raises(LeaseLost):
         await stores.one.append(lease, (event(lease, 4),), {}, {})
@@ -160,15 +161,18 @@ async def test_a_decision_takes_the_run(stores: Stores) -> None:
 async def test_a_second_decision_is_refused(stores: Stores) -> None:
     lease = await create(stores.one)
     with pytest.raises(RunNotWaiting):
-        await stores.one.decide(lease.run_id, decision(), 30.0)
+        await stores.one.decide(DEFAULT_TENANT, lease.run_id, decision(), 30.0)
     with pytest.raises(RunNotFound):
-        await stores.one.decide(str(uuid.uuid4()), decision(), 30.0)
+        await stores.one.decide(DEFAULT_TENANT, str(uuid.uuid4()), decision(), 30.0)
     await wait_for_a_person(stores.one, lease)
     with pytest.raises(RunNotWaiting) as refused:
-        await stores.one.decide(lease.run_id, decision(2), 30.0)
+        await stores.one.decide(DEFAULT_TENANT, lease.run_id, decision(2), 30.0)
     assert refused.value.metadata == {"run_id": lease.run_id, "state": "WAITING", "approval": "1"}
     results = await asyncio.gather(
-        *(store.decide(lease.run_id, decision(1), 30.0) for store in (stores.one, stores.two, stores.one, stores.two)),
+        *(
+            store.decide(DEFAULT_TENANT, lease.run_id, decision(1), 30.0)
+            for store in (stores.one, stores.two, stores.one, stores.two)
+        ),
         return_exceptions=True,
     )
     assert sorted(type(item).__name__ for item in results) == ["ClaimedRun", *["RunNotWaiting"] * 3]

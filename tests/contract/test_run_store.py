@@ -17,6 +17,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.engine import make_url
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.errors import InvalidFields, Reason, RequestIdReused, RunNotFound, StartFailed
 from errata_kit.grades import AnswerGrade, Claim, HallucinationRisk, PassageGrade, Verdict
 from errata_kit.passages import Span
@@ -52,18 +53,18 @@ from tests.harness.run_stores import (
 async def test_a_run_is_there_with_its_first_event(stores: Stores) -> None:
     before = datetime.datetime.now(datetime.UTC)
     lease = await create(stores.one, principal="ann", budget=Budget(1000, 50))
-    run = await stores.two.get(lease.run_id)
+    run = await stores.two.get(DEFAULT_TENANT, lease.run_id)
     assert run == Run(lease.run_id, "answer", "How long?", "default", run.create_time, principal="ann", last_sequence=1)
     assert before <= run.create_time <= datetime.datetime.now(datetime.UTC)
-    [first] = await stores.two.events(lease.run_id, 0)
+    [first] = await stores.two.events(DEFAULT_TENANT, lease.run_id, 0)
     assert first == TraceEvent(lease.run_id, 1, run.create_time, started())
 
 
 async def test_a_run_that_nobody_started_is_not_found(stores: Stores) -> None:
     unknown = str(uuid.uuid4())
     with pytest.raises(RunNotFound):
-        await stores.one.get(unknown)
-    assert await stores.one.events(unknown, 0) == ()
+        await stores.one.get(DEFAULT_TENANT, unknown)
+    assert await stores.one.events(DEFAULT_TENANT, unknown, 0) == ()
 
 
 async def test_events_come_back_as_they_were_stored(stores: Stores) -> None:
@@ -77,19 +78,19 @@ async def test_events_come_back_as_they_were_stored(stores: Stores) -> None:
     ]
     stored = [event(lease, number, payload) for number, payload in enumerate(payloads, start=2)]
     await stores.one.append(lease, tuple(stored), {0: CALL, 1: dataclasses.replace(CALL, error=Reason.MODEL_UNAVAILABLE)}, {})
-    assert list(await stores.two.events(lease.run_id, 1)) == stored
-    assert await stores.two.events(lease.run_id, 3) == (stored[2],)
-    assert len(await stores.two.events(lease.run_id, 0, most=2)) == 2
-    found = await stores.two.evaluations(lease.run_id)
+    assert list(await stores.two.events(DEFAULT_TENANT, lease.run_id, 1)) == stored
+    assert await stores.two.events(DEFAULT_TENANT, lease.run_id, 3) == (stored[2],)
+    assert len(await stores.two.events(DEFAULT_TENANT, lease.run_id, 0, most=2)) == 2
+    found = await stores.two.evaluations(DEFAULT_TENANT, lease.run_id)
     assert [(item.kind, item.subject, item.score, item.passed) for item in found] == [
         ("passage", "p1", 0.9, True),
         ("answer", "", 0.0, False),
         ("claim", "c1", 0.1, False),
     ]
-    run = await stores.two.get(lease.run_id)
+    run = await stores.two.get(DEFAULT_TENANT, lease.run_id)
     assert (run.last_sequence, run.totals.model_calls, run.totals.failed_calls) == (4, 2, 1)
     assert run.totals.cost_micros == 14
-    assert (await stores.two.model_calls(lease.run_id))[0] == CALL
+    assert (await stores.two.model_calls(DEFAULT_TENANT, lease.run_id))[0] == CALL
 
 
 async def test_many_runs_write_at_once(stores: Stores) -> None:
@@ -104,7 +105,7 @@ async def test_many_runs_write_at_once(stores: Stores) -> None:
     await asyncio.gather(*map(work, leases))
     for lease in leases:
         assert await sequences(stores.one, lease.run_id) == [1, 2, 3, 4, 5, 6]
-        assert (await stores.one.get(lease.run_id)).state is RunState.FINISHED
+        assert (await stores.one.get(DEFAULT_TENANT, lease.run_id)).state is RunState.FINISHED
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
@@ -116,10 +117,12 @@ async def test_lists_are_filtered_by_everything(stores: Stores) -> None:
     refused = await create(stores.one, principal="bob")
     await finish(stores.one, refused, Outcome.REFUSED_NO_EVIDENCE)
     await wait_for_a_person(stores.one, composed)
-    times = {lease.run_id: (await stores.one.get(lease.run_id)).create_time for lease in (plain, composed, refused)}
+    times = {
+        lease.run_id: (await stores.one.get(DEFAULT_TENANT, lease.run_id)).create_time for lease in (plain, composed, refused)
+    }
 
     async def listed(**wanted: Any) -> list[str]:
-        return [run.run_id for run in (await stores.two.list(RunQuery(10, **wanted))).runs]
+        return [run.run_id for run in (await stores.two.list(RunQuery(DEFAULT_TENANT, 10, **wanted))).runs]
 
     assert await listed() == [refused.run_id, composed.run_id, plain.run_id]
     assert await listed(state=RunState.RUNNING) == [plain.run_id]
@@ -135,7 +138,7 @@ async def test_lists_are_filtered_by_everything(stores: Stores) -> None:
 
 async def test_pages_have_each_run_once(stores: Stores) -> None:
     ids = [(await create(stores.one, principal="ann")).run_id for _ in range(5)]
-    query, seen, sizes = RunQuery(2, principal="ann"), [], []
+    query, seen, sizes = RunQuery(DEFAULT_TENANT, 2, principal="ann"), [], []
     while True:
         page = await stores.two.list(query)
         seen += [run.run_id for run in page.runs]
@@ -152,11 +155,11 @@ async def test_pages_have_each_run_once(stores: Stores) -> None:
 async def test_a_page_token_of_another_query_is_refused(stores: Stores) -> None:
     for _ in range(2):
         await create(stores.one)
-    token = (await stores.one.list(RunQuery(1))).next_page_token
+    token = (await stores.one.list(RunQuery(DEFAULT_TENANT, 1))).next_page_token
     with pytest.raises(InvalidFields):
-        await stores.one.list(RunQuery(1, page_token=token, state=RunState.RUNNING))
+        await stores.one.list(RunQuery(DEFAULT_TENANT, 1, page_token=token, state=RunState.RUNNING))
     with pytest.raises(InvalidFields):
-        await stores.one.list(RunQuery(1, page_token="nonsense"))
+        await stores.one.list(RunQuery(DEFAULT_TENANT, 1, page_token="nonsense"))
 
 
 # --- idempotent starts ------------------------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ async def test_a_request_id_gives_the_same_run(stores: Stores) -> None:
             str(uuid_utils.uuid7()), "{}", started(), dataclasses.replace(options, request_hash="other"), 30.0
         )
     assert refused.value.metadata == {"request_id": "r1", "run_id": first.run_id}
-    assert len((await stores.one.list(RunQuery(10))).runs) == 3
+    assert len((await stores.one.list(RunQuery(DEFAULT_TENANT, 10))).runs) == 3
 
 
 async def test_equal_requests_at_the_same_moment_are_one_run(stores: Stores) -> None:
@@ -192,7 +195,7 @@ async def test_equal_requests_at_the_same_moment_are_one_run(stores: Stores) -> 
         assert len({item.run_id for item in same}) == 1
         assert sum(item.event is not None for item in same) == 1
         assert await sequences(stores.one, same[0].run_id) == [1]
-    assert len((await stores.one.list(RunQuery(50))).runs) == 5
+    assert len((await stores.one.list(RunQuery(DEFAULT_TENANT, 50))).runs) == 5
 
 
 async def test_of_different_requests_with_one_id_one_wins(stores: Stores) -> None:
@@ -233,10 +236,10 @@ async def test_old_things_go_and_the_rest_stays(stores: Stores) -> None:
         assert await sequences(stores.one, ended.run_id) == [1, 2, 3]
         await clean(stores.engine, checkpoints, Retention(0, 0, FOR_EVER, 1))
         assert await sequences(stores.one, ended.run_id) == [3]
-        assert (await stores.one.get(ended.run_id)).totals.model_calls == 1
+        assert (await stores.one.get(DEFAULT_TENANT, ended.run_id)).totals.model_calls == 1
         await clean(stores.engine, checkpoints, Retention(0, 0, 0, 1))
     with pytest.raises(RunNotFound):
-        await stores.one.get(ended.run_id)
+        await stores.one.get(DEFAULT_TENANT, ended.run_id)
     for table in (tables.run_events, tables.evaluations, tables.model_usage):
         async with stores.engine.connect() as connection:
             rows = select(func.count()).select_from(table).where(table.c.run_id == ended.run_id)
@@ -305,10 +308,10 @@ async def test_a_lost_connection_costs_no_write(stores: Stores) -> None:
     await _break_connections(stores)
     assert await sequences(stores.one, lease.run_id) == [1, 2, 3, 4]
     await _break_connections(stores)
-    assert (await stores.one.get(lease.run_id)).totals.model_calls == 3
+    assert (await stores.one.get(DEFAULT_TENANT, lease.run_id)).totals.model_calls == 3
     await wait_for_a_person(stores.one, lease, sequence=5)
     await _break_connections(stores)
-    claimed = await stores.one.decide(lease.run_id, decision(), 30.0)
+    claimed = await stores.one.decide(DEFAULT_TENANT, lease.run_id, decision(), 30.0)
     await _break_connections(stores)
     await stores.one.request_cancel(lease.run_id)
     await _break_connections(stores)

@@ -14,6 +14,7 @@ from errata.orchestrator.v1 import orchestrator_service_pb2 as pb2
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.errors import ErrataError, ModelRefused
 from errata_kit.passages import Answer, Passage
 from errata_kit.usage import ModelCall
@@ -137,7 +138,7 @@ async def test_it_runs_and_is_watched_listed_and_described(suite: Served, driven
 async def test_the_same_request_is_one_run(driven: Driven, counting: CountingWorkflow) -> None:
     ids = await asyncio.gather(*(count(driven, request_id="r-1", request_hash="h") for _ in range(4)))
     assert len(set(ids)) == 1
-    async for _ in driven.engine.watch(ids[0]):
+    async for _ in driven.engine.watch(DEFAULT_TENANT, ids[0]):
         pass
     assert counting.made == [1, 2, 3]
 
@@ -220,7 +221,7 @@ async def test_a_replica_without_the_workflow_leaves_its_runs_alone(counting: Co
         await asyncio.wait_for(hook.reached.wait(), 5)
     async with driving(tmp_path, lambda storage: (), replica="older") as older:
         await asyncio.sleep(0.3)
-        waiting = await older.storage.store.get(run_id)
+        waiting = await older.storage.store.get(DEFAULT_TENANT, run_id)
         # To look at a run that it can't work on is no change of hands: too many of those would end the run.
         assert (waiting.last_sequence, waiting.takeovers) == (2, 0)
     counting.before = None

@@ -25,6 +25,8 @@ from qdrant_client.grpc import (
 )
 
 _OK = wire.UpdateResult(operation_id=1, status=wire.UpdateStatus.Completed)
+# Several times what the engine wants to have free before it writes.
+_ENOUGH_BYTES = 2 << 30
 _SCHEMAS = {
     wire.FieldType.FieldTypeKeyword: engine.PayloadSchemaType.Keyword,
     wire.FieldType.FieldTypeInteger: engine.PayloadSchemaType.Integer,
@@ -41,17 +43,25 @@ _SCHEMA_NAMES = {
 }
 
 
+def in_memory() -> Path | None:
+    """Where folders that need not survive a test are quick, if there is such a place: a new collection waits for the disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - only the parent of a folder with a name of its own
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > _ENOUGH_BYTES else None
+
+
 class QdrantTestServer:
     """Started by `async with`; then `url` is where it listens. Its data is gone when it stops.
 
-    `calls` counts what was asked, by RPC. While `failing` holds a status code, every call ends with it.
+    `calls` counts what was asked, by RPC, and `requests` holds the messages themselves, in order, as RPC and message.
+    While `failing` holds a status code, every call ends with it.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
+        self.requests: list[tuple[str, Any]] = []
         self.failing: grpc.StatusCode | None = None
         self.url = ""
-        self._folder = Path(tempfile.mkdtemp(prefix="qdrant-test-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="qdrant-test-", dir=in_memory()))
         self._server: grpc.aio.Server | None = None
         self.collections: dict[str, _Collection] = {}
 
@@ -73,9 +83,10 @@ class QdrantTestServer:
             collection.shard.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def admit(self, context: "grpc.aio.ServicerContext[Any, Any]", rpc: str) -> None:
+    async def admit(self, context: "grpc.aio.ServicerContext[Any, Any]", rpc: str, request: Any) -> None:
         """Count a call, and end it if the server is to fail."""
         self.calls[rpc] = self.calls.get(rpc, 0) + 1
+        self.requests.append((rpc, request))
         if self.failing is not None:
             await context.abort(self.failing, "the internals of a driver: segment 17")
 
@@ -139,29 +150,29 @@ class _Collections(collections_service_pb2_grpc.CollectionsServicer):
         self._server = server
 
     async def List(self, request: Any, context: Any) -> wire.ListCollectionsResponse:
-        await self._server.admit(context, "List")
+        await self._server.admit(context, "List", request)
         names = [wire.CollectionDescription(name=name) for name in self._server.collections]
         return wire.ListCollectionsResponse(collections=names)
 
     async def Get(self, request: Any, context: Any) -> wire.GetCollectionInfoResponse:
-        await self._server.admit(context, "Get")
+        await self._server.admit(context, "Get", request)
         collection = await self._server.collection(context, request.collection_name)
         return wire.GetCollectionInfoResponse(result=collection.info())
 
     async def CollectionExists(self, request: Any, context: Any) -> wire.CollectionExistsResponse:
-        await self._server.admit(context, "CollectionExists")
+        await self._server.admit(context, "CollectionExists", request)
         exists = request.collection_name in self._server.collections
         return wire.CollectionExistsResponse(result=wire.CollectionExists(exists=exists))
 
     async def Create(self, request: Any, context: Any) -> wire.CollectionOperationResponse:
-        await self._server.admit(context, "Create")
+        await self._server.admit(context, "Create", request)
         if request.collection_name in self._server.collections:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, "Collection already exists!")
         self._server.create(request)
         return wire.CollectionOperationResponse(result=True)
 
     async def Delete(self, request: Any, context: Any) -> wire.CollectionOperationResponse:
-        await self._server.admit(context, "DeleteCollection")
+        await self._server.admit(context, "DeleteCollection", request)
         collection = self._server.collections.pop(request.collection_name, None)
         if collection is not None:
             collection.shard.close()
@@ -181,12 +192,10 @@ class _Points(points_service_pb2_grpc.PointsServicer):
     async def Delete(self, request: Any, context: Any) -> wire.PointsOperationResponse:
         collection = await self._enter(request, context, "Delete")
         selector = GrpcToRest.convert_points_selector(request.points)
-        if isinstance(selector, models.PointIdsList):
-            collection.shard.update(engine.UpdateOperation.delete_points(list(selector.points)))
-        else:
-            condition = edge_filter(selector.filter)
-            assert condition is not None
-            collection.shard.update(engine.UpdateOperation.delete_points_by_filter(condition))
+        assert isinstance(selector, models.FilterSelector), "whose points are deleted, a filter says"
+        condition = edge_filter(selector.filter)
+        assert condition is not None
+        collection.shard.update(engine.UpdateOperation.delete_points_by_filter(condition))
         return wire.PointsOperationResponse(result=_OK)
 
     async def UpdateBatch(self, request: Any, context: Any) -> wire.UpdateBatchResponse:
@@ -197,13 +206,16 @@ class _Points(points_service_pb2_grpc.PointsServicer):
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{type(change).__name__} is not served")
             assert isinstance(change, models.OverwritePayloadOperation)
             body = change.overwrite_payload
-            ids = list(body.points or [])
-            collection.shard.update(engine.UpdateOperation.overwrite_payload(ids, body.payload))
+            condition = edge_filter(body.filter)
+            assert condition is not None and not body.points, "whose points are overwritten, a filter says"
+            collection.shard.update(engine.UpdateOperation.overwrite_payload_by_filter(condition, body.payload))
         return wire.UpdateBatchResponse(result=[_OK] * len(request.operations))
 
     async def CreateFieldIndex(self, request: Any, context: Any) -> wire.PointsOperationResponse:
         collection = await self._enter(request, context, "CreateFieldIndex")
-        schema = _SCHEMAS[request.field_type]
+        schema: Any = _SCHEMAS[request.field_type]
+        if request.field_index_params.keyword_index_params.is_tenant:
+            schema = engine.KeywordIndexParams(is_tenant=True)
         collection.shard.update(engine.UpdateOperation.create_field_index(request.field_name, schema))
         data_type = _SCHEMA_NAMES[request.field_type]
         collection.schema[request.field_name] = wire.PayloadSchemaInfo(data_type=data_type, points=0)
@@ -259,7 +271,7 @@ class _Points(points_service_pb2_grpc.PointsServicer):
         return wire.QueryResponse(result=[RestToGrpc.convert_scored_point(point) for point in points])
 
     async def _enter(self, request: Any, context: Any, rpc: str) -> _Collection:
-        await self._server.admit(context, rpc)
+        await self._server.admit(context, rpc, request)
         return await self._server.collection(context, request.collection_name)
 
 
@@ -284,6 +296,8 @@ def _conditions(conditions: Any) -> list[Any] | None:
 def _condition(condition: Any) -> Any:
     if isinstance(condition, models.Filter):
         return edge_filter(condition)
+    if isinstance(condition, models.HasIdCondition):
+        return engine.HasIdCondition({str(item) for item in condition.has_id})
     if isinstance(condition, models.IsEmptyCondition):
         return engine.IsEmptyCondition(condition.is_empty.key)
     assert isinstance(condition, models.FieldCondition), condition

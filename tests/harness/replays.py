@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.errors import DeadlineExceeded, ErrataError, ModelOutputInvalid, ModelRefused, ModelUnavailable
 from services.orchestrator.runs.checkpoints import Checkpoints
 from services.orchestrator.runs.events import ApprovalDecided, ApprovalRequested, Payload, RunFinished, TraceEvent
@@ -67,14 +68,14 @@ class Bench:
         run_id, new = await engine.start(workflow, request, RunOptions())
         assert new
         live: list[TraceEvent] = []
-        async with asyncio.timeout(20), contextlib.aclosing(engine.watch(run_id)) as watching:
+        async with asyncio.timeout(20), contextlib.aclosing(engine.watch(DEFAULT_TENANT, run_id)) as watching:
             async for event in watching:
                 live.append(event)
                 if isinstance(event.payload, ApprovalRequested):
-                    await engine.decide(run_id, decide(event.payload))
-        stored = await store.events(run_id, 0)
+                    await engine.decide(DEFAULT_TENANT, run_id, decide(event.payload))
+        stored = await store.events(DEFAULT_TENANT, run_id, 0)
         assert [event for event in live if event.sequence] == list(stored)
-        run = await store.get(run_id)
+        run = await store.get(DEFAULT_TENANT, run_id)
         assert (run.state, run.last_sequence) == (RunState.FINISHED, len(stored))
         return list(stored)
 

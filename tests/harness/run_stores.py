@@ -18,6 +18,7 @@ import uuid_utils
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.passages import Draft
 from errata_kit.usage import ModelCall
 from services.orchestrator.runs import events
@@ -157,7 +158,7 @@ async def eventually(attempt: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def sequences(store: RunStore, run_id: str) -> list[int]:
-    return [item.sequence for item in await store.events(run_id, 0)]
+    return [item.sequence for item in await store.events(DEFAULT_TENANT, run_id, 0)]
 
 
 def decision(approval: int = 0) -> ApprovalDecided:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 
@@ -81,3 +82,20 @@ def test_every_event_and_table_has_a_line() -> None:
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     names = [*(kind.__name__ for kind in get_args(events.Payload)), *metadata.tables]
     assert [name for name in names if f"| `{name}` |" not in page] == []
+
+
+def test_every_error_reason_has_an_entry_in_troubleshooting() -> None:
+    from errata_kit.errors import Reason
+
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^### ([A-Z_]+)\n\n(.+)", page, re.MULTILINE)
+    assert sorted(name for name, _ in entries) == sorted(reason.value for reason in Reason)
+    assert min(len(text) for _, text in entries) > 20, "an entry says something"
+
+
+def test_every_alert_has_an_entry_in_operations() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "observability" / "alerts.yaml").read_text(encoding="utf-8"))
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert alerts
+    assert set(re.findall(r"^### (Errata\w+)$", page, re.MULTILINE)) == alerts

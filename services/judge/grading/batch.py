@@ -48,10 +48,12 @@ class PassageGrader:
 
     async def _one(self, question: str, passage: Passage) -> PassageResult:
         try:
-            graded = await self._provider.grade_passage(question, passage)
+            with self._metrics.judging("grade_passage"):
+                graded = await self._provider.grade_passage(question, passage)
         except ErrataError as error:
             self._metrics.passage_grades.labels(error.why.value).inc()
             _log.warning("passage_not_graded", reason=error.why.value, detail=error.detail[:2000])
             return PassageResult(passage.passage_id, error)
         self._metrics.passage_grades.labels("relevant" if graded.grade.relevant else "irrelevant").inc()
+        self._metrics.passage_score.observe(graded.grade.score)
         return PassageResult(passage.passage_id, graded)

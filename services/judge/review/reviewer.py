@@ -6,6 +6,7 @@ from typing import Final
 
 from errata_kit.drafts import Criterion, CriterionScore, DraftIssue, DraftReview, IssueSeverity, overall
 from errata_kit.errors import JudgementIncomplete
+from errata_kit.metrics import Metrics
 from errata_kit.passages import Passage
 from errata_kit.text.matching import fold_with_origin
 from errata_kit.usage import ModelCall
@@ -45,11 +46,18 @@ class ReviewTask:
 class DraftReviewer:
     """Reviews with one provider. Rules and decision are the same whoever scores."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, metrics: Metrics | None = None) -> None:
         self._provider = provider
+        self._metrics = metrics or Metrics()
 
     async def review(self, asked: ReviewTask) -> FinishedReview:
         """Review a draft. Raises an ErrataError when it could not be scored: a failure is never a score."""
+        with self._metrics.judging("review_draft"):
+            finished = await self._review(asked)
+        self._metrics.draft_score.observe(finished.review.overall_score)
+        return finished
+
+    async def _review(self, asked: ReviewTask) -> FinishedReview:
         judged = await self._provider.review_draft(asked.task, asked.draft, asked.criteria, asked.passages)
         if len(judged.scores) != len(asked.criteria):
             error = JudgementIncomplete("The judge has no score for some of the criteria")

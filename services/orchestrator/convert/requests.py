@@ -5,7 +5,7 @@ import datetime
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from errata.orchestrator.v1 import orchestrator_service_pb2 as service_pb2
 from errata.orchestrator.v1 import trace_pb2
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import AfterValidator, Field
 
+from errata_kit.access.principals import ANYBODY, Principal
 from errata_kit.bounds import (
     DEFAULT_COLLECTION,
     KIB,
@@ -33,9 +34,6 @@ from services.orchestrator.runs import events
 from services.orchestrator.runs.run import Budget, RunOptions, RunQuery, RunState
 from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerSettings
 from services.orchestrator.workflows.compose.state import ComposeRequest, ComposeSettings
-
-PRINCIPAL_KEY: Final = "errata-principal"
-"""Metadata in which a caller says who asks. Nobody checks it as long as there is no authentication."""
 
 
 def _empty_or_not_blank(text: str) -> str:
@@ -104,7 +102,7 @@ class _Listing(Bounded):
 
 
 def ask_from(
-    message: service_pb2.AskRequest, principal: str = "", seconds: float | None = None
+    message: service_pb2.AskRequest, principal: Principal = ANYBODY, seconds: float | None = None
 ) -> tuple[AnswerRequest, RunOptions]:
     """What was asked, and how to run it. seconds: until the caller's deadline. Raises InvalidFields."""
     asked = validated(
@@ -129,11 +127,11 @@ def ask_from(
         draft_answer=asked.draft_answer,
         filter=asked.filter,
     )
-    return request, _options(asked, message, seconds)
+    return request, _options(asked, message, principal, seconds)
 
 
 def compose_from(
-    message: service_pb2.ComposeRequest, principal: str = "", seconds: float | None = None
+    message: service_pb2.ComposeRequest, principal: Principal = ANYBODY, seconds: float | None = None
 ) -> tuple[ComposeRequest, RunOptions]:
     """What is to be written, and how to run it. seconds: until the caller's deadline. Raises InvalidFields."""
     asked = validated(
@@ -162,7 +160,7 @@ def compose_from(
         filter=asked.filter,
         require_approval=asked.require_approval,
     )
-    return request, _options(asked, message, seconds)
+    return request, _options(asked, message, principal, seconds)
 
 
 def cancels_on_disconnect(value: service_pb2.OnDisconnect) -> bool:
@@ -176,7 +174,7 @@ def run_name_from(run_id: str, after_sequence: int = 0) -> tuple[str, int]:
     return named.run_id, named.after_sequence
 
 
-def decision_from(message: service_pb2.ResumeRunRequest, principal: str) -> tuple[str, events.ApprovalDecided]:
+def decision_from(message: service_pb2.ResumeRunRequest, principal: Principal) -> tuple[str, events.ApprovalDecided]:
     """A run's id and the decision about it. Raises InvalidFields."""
     given = validated(
         _Decision,
@@ -184,7 +182,7 @@ def decision_from(message: service_pb2.ResumeRunRequest, principal: str) -> tupl
             "run_id": message.run_id.lower(),
             "approval": message.approval,
             "feedback": message.feedback,
-            "principal": principal,
+            "principal": principal.name,
         },
         {"decision": lambda: _decision(message.decision)},
     )
@@ -194,8 +192,8 @@ def decision_from(message: service_pb2.ResumeRunRequest, principal: str) -> tupl
     return given.run_id, events.ApprovalDecided(given.approval, decision, given.feedback, given.principal)
 
 
-def run_query_from(message: service_pb2.ListRunsRequest) -> RunQuery:
-    """Which runs to list. Raises InvalidFields."""
+def run_query_from(message: service_pb2.ListRunsRequest, tenant: str) -> RunQuery:
+    """Which runs of a tenant to list. Raises InvalidFields."""
     listing = validated(
         _Listing,
         {
@@ -212,6 +210,7 @@ def run_query_from(message: service_pb2.ListRunsRequest) -> RunQuery:
         },
     )
     return RunQuery(
+        tenant=tenant,
         page_size=listing.page_size,
         page_token=listing.page_token,
         state=RunState(listing.state) if listing.state else None,
@@ -223,17 +222,20 @@ def run_query_from(message: service_pb2.ListRunsRequest) -> RunQuery:
     )
 
 
-def _started_values(message: service_pb2.AskRequest | service_pb2.ComposeRequest, principal: str) -> Mapping[str, Any]:
+def _started_values(message: service_pb2.AskRequest | service_pb2.ComposeRequest, principal: Principal) -> Mapping[str, Any]:
     return {
         "request_id": message.request_id,
         "max_cost_micros": message.max_cost_micros if message.HasField("max_cost_micros") else None,
         "max_tokens": message.max_tokens if message.HasField("max_tokens") else None,
-        "principal": principal,
+        "principal": principal.name,
     }
 
 
 def _options(
-    asked: _Started, message: service_pb2.AskRequest | service_pb2.ComposeRequest, seconds: float | None
+    asked: _Started,
+    message: service_pb2.AskRequest | service_pb2.ComposeRequest,
+    principal: Principal,
+    seconds: float | None,
 ) -> RunOptions:
     return RunOptions(
         principal=asked.principal,
@@ -242,6 +244,7 @@ def _options(
         budget=Budget(asked.max_cost_micros, asked.max_tokens),
         # A run that goes on without its caller is not bound by the caller's deadline either.
         seconds=seconds if cancels_on_disconnect(message.on_disconnect) else None,
+        tenant=principal.tenant,
     )
 
 

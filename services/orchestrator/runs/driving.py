@@ -8,6 +8,7 @@ from typing import Any, Final
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
+from errata_kit.access.principals import Principal
 from errata_kit.errors import DeadlineExceeded, ErrataError, Reason
 from errata_kit.logs import get_logger
 from services.orchestrator.runs.events import ApprovalRequested, RunFinished
@@ -26,12 +27,14 @@ _log = get_logger("errata.runs")
 class Active:
     """A run under way in this process.
 
-    end: why it is to end before its time. released: let go, not ended. ending: its end is being stored. ended: it is stored.
+    principal: on whose behalf. end: why it is to end before its time. released: let go, not ended. ending: its end is being
+    stored. ended: it is stored.
     """
 
     feed: Feed
     workflow: Workflow
     lease: Lease
+    principal: Principal
     task: asyncio.Task[None] | None = None
     end: ErrataError | None = None
     released: bool = False

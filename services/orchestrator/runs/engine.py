@@ -3,20 +3,24 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import uuid_utils
 
+from errata_kit.access.principals import Principal, Role
 from errata_kit.calls import current_call, enter_call, stop_task
 from errata_kit.errors import Draining, ErrataError, RunCancelled, ServiceUnavailable
 from errata_kit.logs import get_logger
-from errata_kit.metrics import Metrics
+from errata_kit.metrics import Metrics, RunEnd, at_zero
+from errata_kit.tracing import current_span, span
+from services.orchestrator.runs.admission import under_way
 from services.orchestrator.runs.driving import STORAGE_ERRORS, Active, result_of
 from services.orchestrator.runs.events import (
     ApprovalDecided,
     ApprovalRequested,
+    Outcome,
     RunFinished,
     RunResumed,
     TraceEvent,
@@ -42,7 +46,8 @@ class EngineSettings:
     """Seconds, all of them. replica: this process, different after each start.
 
     timeout: the longest run. lease: until another replica may take a run up. outage: how long a service may be away.
-    max_takeovers: a run that has changed hands more often is ended, for it may be what kills its replicas.
+    max_takeovers: a run that has changed hands more often is ended, for it may be what kills its replicas. spent: told about
+    the tokens that a principal's run has used.
     """
 
     replica: str
@@ -50,6 +55,7 @@ class EngineSettings:
     lease: float
     outage: float
     max_takeovers: int = 10
+    spent: Callable[[Principal, int], None] = lambda principal, tokens: None
 
 
 @dataclass(slots=True)
@@ -64,12 +70,19 @@ class RunEngine:
     """Drives the runs of this process. Create it inside a running event loop, and close it."""
 
     def __init__(
-        self, store: RunStore, signals: Signals, workflows: tuple[Workflow, ...], metrics: Metrics, settings: EngineSettings
+        self,
+        store: RunStore,
+        signals: Signals,
+        workflows: tuple[Workflow, ...],
+        metrics: Metrics,
+        settings: EngineSettings,
     ) -> None:
         self._store = store
         self._signals = signals
         self._workflows = {workflow.name: workflow for workflow in workflows}
         self._metrics = metrics
+        at_zero(metrics.runs, self._workflows, Outcome)
+        at_zero(metrics.runs_in_flight, self._workflows)
         self._settings = settings
         self._active: dict[str, Active] = {}
         self._callers: dict[str, _Callers] = {}
@@ -90,15 +103,17 @@ class RunEngine:
             raise Draining("The orchestrator is shutting down", retry_after=1.0)
         starting = self._spawn(self._start(self._workflows[workflow_name], request, options))
         try:
-            return await asyncio.shield(starting)
+            run_id, new = await asyncio.shield(starting)
         except asyncio.CancelledError:
             if cancels:
                 starting.add_done_callback(self._abandon)
             raise
+        current_span().note({"errata.run_id": run_id})
+        return run_id, new
 
-    def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[TraceEvent, None]:
-        """The trace behind a sequence number, replayed and then live, until the run has ended. See watching.py."""
-        return self._watching.watch(run_id, after)
+    def watch(self, tenant: str, run_id: str, after: int = 0) -> AsyncGenerator[TraceEvent, None]:
+        """The trace of a tenant's run behind a sequence number, replayed and live until the run has ended. See watching.py."""
+        return self._watching.watch(tenant, run_id, after)
 
     @contextlib.contextmanager
     def attached(self, run_id: str, *, cancels: bool) -> Iterator[None]:
@@ -125,14 +140,14 @@ class RunEngine:
             with self.attached(started.result()[0], cancels=True):
                 pass
 
-    async def cancel(self, run_id: str) -> Run:
-        """Stop a run, wherever it is worked on, and return it once it has ended. A run that has ended stays as it is.
+    async def cancel(self, tenant: str, run_id: str) -> Run:
+        """Stop a tenant's run, wherever it is worked on, and return it once it has ended. A run that has ended stays as it is.
 
         Raises:
-            RunNotFound: there is no such run.
+            RunNotFound: the tenant has no such run.
             ServiceUnavailable: the replica that works on it did not react in the time of two leases.
         """
-        run = await self._store.get(run_id)
+        run = await self._store.get(tenant, run_id)
         if run.state is RunState.FINISHED:
             return run
         active = self._active.get(run_id)
@@ -144,10 +159,10 @@ class RunEngine:
             waiting = await self._store.claim_waiting(run_id, self._settings.timeout)
             if waiting is not None:
                 self._resume(waiting, time.monotonic())
-            await self._until_ended(run_id)
-        return await self._store.get(run_id)
+            await self._until_ended(tenant, run_id)
+        return await self._store.get(tenant, run_id)
 
-    async def decide(self, run_id: str, decided: ApprovalDecided) -> Run:
+    async def decide(self, tenant: str, run_id: str, decided: ApprovalDecided) -> Run:
         """Hand a person's decision over and go on with the run.
 
         Raises:
@@ -156,8 +171,8 @@ class RunEngine:
         if self._draining:
             raise Draining("The orchestrator is shutting down", retry_after=1.0)
         since = time.monotonic()
-        self._resume(await self._store.decide(run_id, decided, self._settings.timeout), since)
-        return await self._store.get(run_id)
+        self._resume(await self._store.decide(tenant, run_id, decided, self._settings.timeout), since)
+        return await self._store.get(tenant, run_id)
 
     async def drain(self, grace: float) -> None:
         """Take no new runs, let those under way finish within the grace, and let the others go for another replica."""
@@ -173,6 +188,8 @@ class RunEngine:
         if tasks:
             await asyncio.wait(tasks)
         await self._store.release(tuple(active.lease for active in left))
+        # Who watches a run of another replica, or one that waits for a person, is sent there.
+        self._signals.ring_all()
 
     async def aclose(self) -> None:
         """Stop. Runs under way are let go."""
@@ -193,7 +210,7 @@ class RunEngine:
         if created.event is None:
             return created.run_id, False
         lease = Lease(run_id, self._settings.replica, 1)
-        active = self._enter(workflow, lease, since, (created.event,))
+        active = self._enter(workflow, _owner(options.principal, options.tenant), lease, since, (created.event,))
         trace = RunTrace(lease, self._recording(active), (created.event,), budget=options.budget)
         self._drive_on(active, self._drive(active, request, trace, limit - (time.monotonic() - since)))
         return run_id, True
@@ -205,7 +222,8 @@ class RunEngine:
             _log.warning("unknown_workflow", workflow=claimed.workflow, run_id=claimed.lease.run_id)
             self._spawn(self._store.release((claimed.lease,)))
             return
-        active = self._enter(workflow, claimed.lease, since, claimed.events)
+        owner = _owner(claimed.principal, claimed.tenant)
+        active = self._enter(workflow, owner, claimed.lease, since, claimed.events)
         self._drive_on(active, self._go_on(claimed, active))
 
     async def _go_on(self, claimed: ClaimedRun, active: Active) -> None:
@@ -237,16 +255,19 @@ class RunEngine:
         """Work on a run until it ends, waits, or is no longer ours."""
         run_id = active.lease.run_id
         # The task is the run's own. The deadline of the call that it came from is in the limit, if it is to hold at all.
-        enter_call(run_id, current_call().trace_id, max(0.0, limit))
-        try:
-            ended = await result_of(active, request, trace, limit, already)
-            # The end is stored even when somebody cancels again right now.
-            await asyncio.shield(self._spawn(self._store_end(active, trace, ended)))
-        except (LeaseLost, asyncio.CancelledError):
-            _log.warning("run_let_go", run_id=run_id)
-        except (ServiceUnavailable, *STORAGE_ERRORS) as error:
-            # Whoever reaches the database next goes on from the last checkpoint.
-            _log.error("run_unstorable", run_id=run_id, error=type(error).__name__, detail=str(error)[:500])
+        workflow = active.workflow.name
+        with span(f"run {workflow}", {"errata.run_id": run_id, "errata.workflow": workflow}) as current:
+            trace_id = current.trace_id or current_call().trace_id
+            enter_call(run_id, trace_id, max(0.0, limit), principal=active.principal)
+            try:
+                ended = await result_of(active, request, trace, limit, already)
+                # The end is stored even when somebody cancels again right now.
+                await asyncio.shield(self._spawn(self._store_end(active, trace, ended)))
+            except (LeaseLost, asyncio.CancelledError):
+                _log.warning("run_let_go", run_id=run_id)
+            except (ServiceUnavailable, *STORAGE_ERRORS) as error:
+                # Whoever reaches the database next goes on from the last checkpoint.
+                _log.error("run_unstorable", run_id=run_id, error=type(error).__name__, detail=str(error)[:500])
 
     async def _store_end(self, active: Active, trace: RunTrace, ended: RunFinished | ApprovalRequested) -> None:
         active.ending = True
@@ -257,19 +278,20 @@ class RunEngine:
             return
         result = await trace.finish(ended)
         active.ended = True
-        self._metrics.runs.labels(active.workflow.name, result.outcome.value).inc()
-        self._metrics.run_seconds.labels(active.workflow.name).observe(result.elapsed_seconds)
-        self._metrics.retrievals.inc(result.retrievals)
-        self._metrics.refinements.inc(result.refinements)
-        self._metrics.revisions.inc(result.revisions)
+        rounds = (result.retrievals, result.refinements, result.revisions)
+        self._metrics.record_run(RunEnd(active.workflow.name, result.outcome.value, result.elapsed_seconds, *rounds))
+        current_span().note({"errata.outcome": result.outcome.value})
         _log.info("run_finished", outcome=result.outcome.value, seconds=round(result.elapsed_seconds, 3))
 
-    def _enter(self, workflow: Workflow, lease: Lease, since: float, stored: tuple[TraceEvent, ...]) -> Active:
+    def _enter(
+        self, workflow: Workflow, principal: Principal, lease: Lease, since: float, stored: tuple[TraceEvent, ...]
+    ) -> Active:
         earlier = self._active.get(lease.run_id)
         if earlier is not None and not earlier.ending:
             # Its renewals came too late, and nobody else was there: the run is ours again, under a new lease.
             self._let_go(earlier)
-        active = self._active[lease.run_id] = Active(Feed(stored), workflow, lease)
+        active = self._active[lease.run_id] = Active(Feed(stored), workflow, lease, principal)
+        under_way()
         self._keeper.add(lease, since)
         self._metrics.runs_in_flight.labels(workflow.name).inc()
         return active
@@ -295,15 +317,22 @@ class RunEngine:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("run_task_broke", run_id=active.lease.run_id, error=repr(error)[:500])
 
-    def _feed_of(self, run_id: str) -> Feed | None:
+    def _feed_of(self, tenant: str, run_id: str) -> Feed | None:
         active = self._active.get(run_id)
-        return None if active is None else active.feed
+        return None if active is None or active.principal.tenant != tenant else active.feed
+
+    def principals(self) -> list[Principal]:
+        """On whose behalf this process works now, one for each run."""
+        return [active.principal for active in self._active.values()]
 
     def _recording(self, active: Active) -> Recording:
         def publish(event: TraceEvent) -> None:
             active.feed.publish(event)
 
-        return Recording(self._store, self._keeper, publish, self._settings.outage)
+        def spent(tokens: int) -> None:
+            self._settings.spent(active.principal, tokens)
+
+        return Recording(self._store, self._keeper, publish, self._settings.outage, spent)
 
     async def _take_over(self) -> None:
         pause = max(0.05, self._settings.lease / 10)
@@ -342,10 +371,10 @@ class RunEngine:
         if active.task is not None:
             active.task.cancel()
 
-    async def _until_ended(self, run_id: str) -> None:
+    async def _until_ended(self, tenant: str, run_id: str) -> None:
         patience = 2 * self._settings.lease
         try:
-            async with asyncio.timeout(patience), contextlib.aclosing(self.watch(run_id)) as trace:
+            async with asyncio.timeout(patience), contextlib.aclosing(self.watch(tenant, run_id)) as trace:
                 async for _ in trace:
                     pass
         except TimeoutError:
@@ -357,3 +386,8 @@ class RunEngine:
         self._others.add(task)
         task.add_done_callback(self._others.discard)
         return task
+
+
+def _owner(name: str, tenant: str) -> Principal:
+    # On whose behalf the other services are called. A run never needs more than to ask.
+    return Principal(name, tenant, frozenset({Role.ASK}))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from errata_kit.access.principals import DEFAULT_TENANT
 from errata_kit.usage import ModelCall
 from services.orchestrator.runs.events import Outcome, TraceEvent
 
@@ -33,8 +34,9 @@ UNBOUNDED: Final = Budget()
 class RunOptions:
     """What holds for a run of any workflow.
 
-    principal: who asked, empty when nobody said. request_id: makes the start idempotent for the principal, empty means that
-    it is not. request_hash: equal for equal requests. seconds: until the caller's deadline, None without one.
+    principal: who asked, empty when nobody said. tenant: whose run it is. request_id: makes the start idempotent for the
+    principal, empty means that it is not. request_hash: equal for equal requests. seconds: until the caller's deadline, None
+    without one.
     """
 
     principal: str = ""
@@ -42,6 +44,7 @@ class RunOptions:
     request_hash: str = ""
     budget: Budget = UNBOUNDED
     seconds: float | None = None
+    tenant: str = DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs to list, newest first; None or empty means any. page_size is 1–500; times are half-open."""
+    """Which runs of a tenant to list, newest first; None or empty means any. page_size is 1–500; times are half-open."""
 
+    tenant: str
     page_size: int
     page_token: str = ""
     state: RunState | None = None
@@ -123,7 +127,7 @@ class RunQuery:
 
     def fingerprint(self) -> list[str]:
         """What a page token is bound to."""
-        given = (self.state, self.outcome, self.workflow, self.principal, self.created_from, self.created_before)
+        given = (self.tenant, self.state, self.outcome, self.workflow, self.principal, self.created_from, self.created_before)
         return ["runs", *map(str, given)]
 
 
@@ -173,6 +177,7 @@ class ClaimedRun:
     workflow: str
     request: str
     principal: str
+    tenant: str
     takeovers: int
     resumed: bool
     budget: Budget

@@ -70,6 +70,11 @@ class Signals:
             if not self._bells[run_id]:
                 del self._bells[run_id]
 
+    def ring_all(self) -> None:
+        """There is news for everybody."""
+        for run_id in list(self._bells):
+            self.ring(run_id)
+
     def ring(self, run_id: str) -> None:
         """There is news about a run."""
         for bell in self._bells.get(run_id, ()):
@@ -91,9 +96,8 @@ class Signals:
     async def _hear(self, address: str) -> None:
         async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
             await connection.execute(f"LISTEN {CHANNEL}")
-            for run_id in list(self._bells):
-                # What was said while nobody listened.
-                self.ring(run_id)
+            # What was said while nobody listened.
+            self.ring_all()
             async for notification in connection.notifies():
                 self.ring(notification.payload)
                 self._heard(notification.payload)

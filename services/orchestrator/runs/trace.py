@@ -40,12 +40,16 @@ class Holder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a trace writes to. publish hands an event to live watchers. outage_seconds: how long a service may be away."""
+    """What a trace writes to. publish hands an event to live watchers. outage_seconds: how long a service may be away.
+
+    spent: told about the tokens of model calls once they are stored.
+    """
 
     store: RunStore
     holder: Holder
     publish: Callable[[TraceEvent], None]
     outage_seconds: float
+    spent: Callable[[int], None] = lambda tokens: None
 
 
 class RunTrace:
@@ -144,6 +148,8 @@ class RunTrace:
 
     async def _stored(self, event: TraceEvent, calls: dict[int, ModelCall], changes: dict[str, Any]) -> TraceEvent:
         await self._recording.store.append(self.lease, (event,), calls, changes)
+        if calls:
+            self._recording.spent(totals_of(tuple(calls.values())).tokens)
         self._events.append(event)
         if _is_step(event.payload):
             self._steps[type(event.payload), event.payload.key] = event.payload
@@ -180,6 +186,7 @@ class RunTrace:
         calls, error.model_calls = error.model_calls, ()
         self._calls.extend(calls)
         await self._recording.store.note_calls(self.lease, self._sequence, dict(enumerate(calls, start=first)))
+        self._recording.spent(totals_of(calls).tokens)
 
     def _left(self) -> tuple[int | None, int | None]:
         spent = totals_of(self._calls)

@@ -15,44 +15,44 @@ class Watching:
     """Joins the store with the live feeds of this process."""
 
     def __init__(
-        self, store: RunStore, signals: Signals, feed_of: Callable[[str], Feed | None], draining: Callable[[], bool]
+        self, store: RunStore, signals: Signals, feed_of: Callable[[str, str], Feed | None], draining: Callable[[], bool]
     ) -> None:
-        """feed_of: the live feed of a run that this process works on. draining: whether this process is shutting down."""
+        """feed_of: the live feed of a tenant's run that this process works on. draining: whether it is shutting down."""
         self._store = store
         self._signals = signals
         self._feed_of = feed_of
         self._draining = draining
 
-    async def watch(self, run_id: str, after: int) -> AsyncGenerator[TraceEvent, None]:
+    async def watch(self, tenant: str, run_id: str, after: int) -> AsyncGenerator[TraceEvent, None]:
         """Stored events behind after, then new ones, until the run has ended; deltas where this process works on the run.
 
         Raises:
-            RunNotFound: there is no such run.
+            RunNotFound: the tenant has no such run.
             Draining: this replica is shutting down; another one shows the rest.
         """
-        if self._feed_of(run_id) is None:
-            await self._store.get(run_id)
+        if self._feed_of(tenant, run_id) is None:
+            await self._store.get(tenant, run_id)
         with self._signals.bell(run_id) as bell:
             while True:
-                feed = self._feed_of(run_id)
-                source = self._stored(run_id, after) if feed is None else self._live(feed, after)
+                feed = self._feed_of(tenant, run_id)
+                source = self._stored(tenant, run_id, after) if feed is None else self._live(feed, after)
                 async with contextlib.aclosing(source) as events:
                     async for event in events:
                         after = max(after, event.sequence)
                         yield event
                         if isinstance(event.payload, RunFinished):
                             return
-                if self._feed_of(run_id) is not None:
+                if self._feed_of(tenant, run_id) is not None:
                     continue
-                if feed is None and await self._has_ended(run_id, after):
+                if feed is None and await self._has_ended(tenant, run_id, after):
                     return
                 if self._draining():
                     raise Draining("The orchestrator is shutting down; the run goes on elsewhere", retry_after=1.0)
                 if feed is None:
                     await bell.wait()
 
-    async def _stored(self, run_id: str, after: int) -> AsyncGenerator[TraceEvent, None]:
-        while batch := await self._store.events(run_id, after):
+    async def _stored(self, tenant: str, run_id: str, after: int) -> AsyncGenerator[TraceEvent, None]:
+        while batch := await self._store.events(tenant, run_id, after):
             for event in batch:
                 yield event
             after = batch[-1].sequence
@@ -71,9 +71,9 @@ class Watching:
         finally:
             feed.unsubscribe(watcher)
 
-    async def _has_ended(self, run_id: str, after: int) -> bool:
+    async def _has_ended(self, tenant: str, run_id: str, after: int) -> bool:
         try:
-            run = await self._store.get(run_id)
+            run = await self._store.get(tenant, run_id)
         except RunNotFound:
             # Deleted meanwhile, as old runs are.
             return True

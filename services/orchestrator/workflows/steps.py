@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
 from errata_kit.errors import ErrataError, JudgementIncomplete, Reason
 from errata_kit.grades import PassageGrade
 from errata_kit.passages import Passage
+from errata_kit.tracing import span
 from errata_kit.usage import ModelCall
 from services.orchestrator.runs.events import Failure, PassageGraded
 from services.orchestrator.runs.trace import RunTrace
@@ -15,6 +17,7 @@ from services.orchestrator.workflows.ports import Judge, PassageResult
 
 Item = TypeVar("Item")
 Whole = TypeVar("Whole")
+Node = TypeVar("Node", bound=Callable[..., Awaitable[Any]])
 # A passage that could not be graded for these reasons says nothing about the passage: the run waits for the service, or ends.
 _NOT_OF_THE_PASSAGE: Final = frozenset(
     {Reason.SERVICE_UNAVAILABLE, Reason.DRAINING, Reason.BUDGET_EXHAUSTED, Reason.CANCELLED, Reason.DEADLINE_EXCEEDED}
@@ -89,6 +92,17 @@ async def written(trace: RunTrace, number: int, stream: AsyncIterator[str | Whol
             else:
                 whole = piece
     return cast("Whole", required(whole))
+
+
+def step(node: Node) -> Node:
+    """A node of a graph whose work is a span of its own, named like it."""
+
+    @functools.wraps(node)
+    async def traced(*arguments: Any, **keywords: Any) -> Any:
+        with span(node.__name__):
+            return await node(*arguments, **keywords)
+
+    return cast("Node", traced)
 
 
 def closing(stream: AsyncIterator[Item]) -> contextlib.aclosing[AsyncGenerator[Item, None]]:

@@ -14,6 +14,7 @@ from typing import Final
 from services.retriever.chunking.blocks import Block, BlockKind, parse_blocks, split_lines
 from services.retriever.chunking.packing import ChunkSizes, Packer, Span
 from services.retriever.documents import Document
+from services.retriever.tenancy import CollectionRef
 
 # Fixed for good: another namespace would give every stored chunk another id.
 _NAMESPACE: Final = uuid.UUID("5f0cf5a4-6c1e-5a0e-9f0e-2b7a4c1d8e63")
@@ -26,7 +27,7 @@ class Chunk:
     `text` is the source's lines `start_line` to `end_line` (1-based, inclusive), or a part of them where a
     line is cut; a part of a long fence or table repeats its opening (and closing) line. `position` counts
     from 0. `content_hash` covers what is embedded: title, heading path and text. `chunk_id` follows from
-    collection, document and content hash, not from the position, so a chunk that merely moves keeps its id
+    tenant, collection, document and content hash, not from the position, so a chunk that merely moves keeps its id
     and its vectors.
     """
 
@@ -54,7 +55,7 @@ class Chunker:
     def __init__(self, sizes: ChunkSizes | None = None) -> None:
         self._sizes = sizes or ChunkSizes()
 
-    def chunk(self, collection: str, document: Document) -> list[Chunk]:
+    def chunk(self, collection: CollectionRef, document: Document) -> list[Chunk]:
         """Return the document's chunks in order. A document with text has at least one."""
         lines = split_lines(document.text)
         blocks = parse_blocks(lines, document.body_line - 1) or parse_blocks(lines, 0)
@@ -66,7 +67,7 @@ class Chunker:
             for span in packer.pack(section.blocks):
                 text = span.render(document.text)
                 digest = _content_hash(embedding_text(document.title, section.path, text))
-                chunk_id = _chunk_id(collection, document.document_id, digest, seen[digest])
+                chunk_id = _chunk_id(collection.namespace, document.document_id, digest, seen[digest])
                 seen[digest] += 1
                 first, last = _line_range(starts, span)
                 where = (document.document_id, len(chunks), text, section.path, first, last)
@@ -142,5 +143,5 @@ def _content_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _chunk_id(collection: str, document_id: str, content_hash: str, occurrence: int) -> str:
-    return str(uuid.uuid5(_NAMESPACE, "\0".join((collection, document_id, content_hash, str(occurrence)))))
+def _chunk_id(namespace: str, document_id: str, content_hash: str, occurrence: int) -> str:
+    return str(uuid.uuid5(_NAMESPACE, "\0".join((namespace, document_id, content_hash, str(occurrence)))))

@@ -1,7 +1,6 @@
 """The interface to stored passages. Both implementations pass the same conformance suite."""
 
 import abc
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,6 +10,7 @@ from errata_kit.bounds import invalid
 from errata_kit.errors import CollectionNotFound, EmbeddingMismatch
 from errata_kit.search import Filter, SearchMode, validate
 from services.retriever.chunking.chunker import Chunk
+from services.retriever.tenancy import CollectionRef
 
 Item = TypeVar("Item")
 
@@ -25,7 +25,6 @@ MIN_PREFETCH: Final = 50
 PREFETCH_FACTOR: Final = 4
 # Read beyond top_k, so that equal scores around the cut are ordered by id and not by chance.
 TIE_MARGIN: Final = 16
-_COLLECTION_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 # Halves the way to 1; BM25 scores have no upper bound, and only their order means something.
 _SPARSE_SCORE_HALF: Final = 10.0
 
@@ -40,7 +39,7 @@ class EmbeddingSpace:
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """A collection and how much it holds."""
+    """A collection and how much it holds. `name` is the one its tenant knows."""
 
     name: str
     embedding: EmbeddingSpace
@@ -148,59 +147,62 @@ class ScoredPassage:
 class PassageIndex(abc.ABC):
     """Collections of passages. Every method may raise `IndexUnavailable`.
 
+    A collection is named together with its tenant, so that no path can leave the tenant out. Tenants share no
+    physical collection; and should they ever, each point says whose it is, and whatever searches, lists, counts
+    or deletes asks for the tenant's own points only.
+
     Methods that name a collection raise `CollectionNotFound` where there is none. When a method that writes
     returns, what it wrote survives the death of the process.
     """
 
     @abc.abstractmethod
-    async def ensure_collection(self, name: str, embedding: EmbeddingSpace) -> CollectionInfo:
+    async def ensure_collection(self, ref: CollectionRef, embedding: EmbeddingSpace) -> CollectionInfo:
         """Create the collection if it is missing.
 
         Raises:
-            InvalidFields: the name does not match `[a-z0-9][a-z0-9_-]{0,62}`.
             EmbeddingMismatch: it exists, made with another embedder or size.
         """
 
     @abc.abstractmethod
-    async def embedding_space(self, name: str) -> EmbeddingSpace:
+    async def embedding_space(self, ref: CollectionRef) -> EmbeddingSpace:
         """Return what made the collection's vectors. Cheap: meant to be asked before every search."""
 
     @abc.abstractmethod
-    async def list_collections(self) -> Sequence[CollectionInfo]:
-        """Return all collections of this product, by name. Others on the same server are left out."""
+    async def list_collections(self, tenant: str) -> Sequence[CollectionInfo]:
+        """Return the tenant's collections, by name. Those of other tenants and of other products are left out."""
 
     @abc.abstractmethod
-    async def delete_collection(self, name: str) -> None:
+    async def delete_collection(self, ref: CollectionRef) -> None:
         """Delete a collection with everything in it."""
 
     @abc.abstractmethod
-    async def stored_chunks(self, name: str, document_id: str) -> Mapping[str, str]:
+    async def stored_chunks(self, ref: CollectionRef, document_id: str) -> Mapping[str, str]:
         """Return, by chunk id, the fingerprint (`payload.fingerprint`) of each stored passage of a
         document.
         """
 
     @abc.abstractmethod
-    async def upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
+    async def upsert(self, ref: CollectionRef, passages: Sequence[EmbeddedPassage]) -> None:
         """Store passages, replacing those with the same chunk id."""
 
     @abc.abstractmethod
-    async def update(self, name: str, passages: Sequence[Passage]) -> None:
+    async def update(self, ref: CollectionRef, passages: Sequence[Passage]) -> None:
         """Replace what stored passages say, and keep their vectors. All of them must be stored."""
 
     @abc.abstractmethod
-    async def delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
+    async def delete_chunks(self, ref: CollectionRef, chunk_ids: Sequence[str]) -> None:
         """Delete chunks; ids that are not stored are passed over."""
 
     @abc.abstractmethod
-    async def delete_documents(self, name: str, document_ids: Sequence[str]) -> frozenset[str]:
+    async def delete_documents(self, ref: CollectionRef, document_ids: Sequence[str]) -> frozenset[str]:
         """Delete documents and return the ids of those that were stored."""
 
     @abc.abstractmethod
-    async def list_documents(self, name: str, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
+    async def list_documents(self, ref: CollectionRef, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
         """Return up to `limit` documents whose ids start with `prefix` and come after `after`, in the order of their ids."""
 
     @abc.abstractmethod
-    async def search(self, name: str, query: SearchQuery) -> Sequence[ScoredPassage]:
+    async def search(self, ref: CollectionRef, query: SearchQuery) -> Sequence[ScoredPassage]:
         """Return at most `top_k` passages, best first, equal scores by chunk id.
 
         Raises:
@@ -212,23 +214,17 @@ class PassageIndex(abc.ABC):
         """Let go of files and connections. Closing twice is allowed."""
 
 
-def check_name(name: str) -> None:
-    """Raise `InvalidFields` unless the name may be a collection's."""
-    if not _COLLECTION_NAME.fullmatch(name):
-        raise invalid("collection", f"must match {_COLLECTION_NAME.pattern}")
+def not_found(ref: CollectionRef) -> CollectionNotFound:
+    """Return the error for a collection that does not exist. It names the collection as its tenant knows it."""
+    return CollectionNotFound(ref.name)
 
 
-def not_found(name: str) -> CollectionNotFound:
-    """Return the error for a collection that does not exist."""
-    return CollectionNotFound(name)
-
-
-def check_space(name: str, actual: EmbeddingSpace, expected: EmbeddingSpace) -> None:
+def check_space(ref: CollectionRef, actual: EmbeddingSpace, expected: EmbeddingSpace) -> None:
     """Raise `EmbeddingMismatch` unless the collection was made with the embedder in use."""
     if actual != expected:
         made, used = (f"{space.embedder}/{space.dimensions}" for space in (actual, expected))
-        message = f"collection {name!r} was made with the embedding {made}; this retriever uses {used}"
-        raise EmbeddingMismatch(message, {"collection": name, "expected": made, "actual": used})
+        message = f"collection {ref.name!r} was made with the embedding {made}; this retriever uses {used}"
+        raise EmbeddingMismatch(message, {"collection": ref.name, "expected": made, "actual": used})
 
 
 def check_dense(query: SearchQuery, space: EmbeddingSpace) -> None:

@@ -9,12 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from errata_kit.errors import ErrataError, IndexUnavailable
-from errata_kit.search import AllOf, AnyOf, Equals, Exists, Filter, NoneOf, OneOf, Range, SearchMode, in_utc
+from errata_kit.search import Equals, Filter, OneOf, SearchMode
 from services.retriever.index.base import (
     RRF_K,
     TIE_MARGIN,
@@ -29,24 +28,23 @@ from services.retriever.index.base import (
     batches,
     best_first,
     check_dense,
-    check_name,
     check_space,
     page_of,
     unit_score,
 )
+from services.retriever.index.edge_filters import own, own_chunks, own_first_chunks
 from services.retriever.index.edge_store import EdgeStore, schema_types
 from services.retriever.index.payload import (
     DENSE,
     FINGERPRINT,
     SPARSE,
     SUMMARY_FIELDS,
-    field_path,
     from_payload,
     missing_indexes,
-    range_path,
     summarise,
     to_payload,
 )
+from services.retriever.tenancy import CollectionRef
 
 if TYPE_CHECKING:
     import qdrant_edge as engine
@@ -82,55 +80,54 @@ class EdgeIndex(PassageIndex):
             raise
         return index
 
-    async def ensure_collection(self, name: str, embedding: EmbeddingSpace) -> CollectionInfo:
+    async def ensure_collection(self, ref: CollectionRef, embedding: EmbeddingSpace) -> CollectionInfo:
         """See `PassageIndex`."""
-        check_name(name)
-        return await self._run(self._ensure, name, embedding)
+        return await self._run(self._ensure, ref, embedding)
 
-    async def embedding_space(self, name: str) -> EmbeddingSpace:
+    async def embedding_space(self, ref: CollectionRef) -> EmbeddingSpace:
         """See `PassageIndex`."""
         self._check_open()
-        return self._store.space(name)
+        return self._store.space(ref)
 
-    async def list_collections(self) -> Sequence[CollectionInfo]:
+    async def list_collections(self, tenant: str) -> Sequence[CollectionInfo]:
         """See `PassageIndex`."""
-        return await self._run(lambda: [self._info(name) for name in self._store.names()])
+        return await self._run(lambda: [self._info(ref) for ref in self._store.of(tenant)])
 
-    async def delete_collection(self, name: str) -> None:
+    async def delete_collection(self, ref: CollectionRef) -> None:
         """See `PassageIndex`."""
-        await self._run(self._store.delete, name)
+        await self._run(self._store.delete, ref)
 
-    async def stored_chunks(self, name: str, document_id: str) -> Mapping[str, str]:
+    async def stored_chunks(self, ref: CollectionRef, document_id: str) -> Mapping[str, str]:
         """See `PassageIndex`."""
-        return await self._run(self._stored, name, document_id)
+        return await self._run(self._stored, ref, document_id)
 
-    async def upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
-        """See `PassageIndex`."""
-        for batch in batches(passages):
-            await self._run(self._upsert, name, batch)
-
-    async def update(self, name: str, passages: Sequence[Passage]) -> None:
+    async def upsert(self, ref: CollectionRef, passages: Sequence[EmbeddedPassage]) -> None:
         """See `PassageIndex`."""
         for batch in batches(passages):
-            await self._run(self._update, name, batch)
+            await self._run(self._upsert, ref, batch)
 
-    async def delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
+    async def update(self, ref: CollectionRef, passages: Sequence[Passage]) -> None:
+        """See `PassageIndex`."""
+        for batch in batches(passages):
+            await self._run(self._update, ref, batch)
+
+    async def delete_chunks(self, ref: CollectionRef, chunk_ids: Sequence[str]) -> None:
         """See `PassageIndex`."""
         for batch in batches(chunk_ids):
-            await self._run(self._delete_chunks, name, batch)
+            await self._run(self._delete_chunks, ref, batch)
 
-    async def delete_documents(self, name: str, document_ids: Sequence[str]) -> frozenset[str]:
+    async def delete_documents(self, ref: CollectionRef, document_ids: Sequence[str]) -> frozenset[str]:
         """See `PassageIndex`."""
-        return await self._run(self._delete_documents, name, list(document_ids))
+        return await self._run(self._delete_documents, ref, list(document_ids))
 
-    async def list_documents(self, name: str, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
+    async def list_documents(self, ref: CollectionRef, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
         """See `PassageIndex`."""
-        return await self._run(self._documents, name, after, limit, prefix)
+        return await self._run(self._documents, ref, after, limit, prefix)
 
-    async def search(self, name: str, query: SearchQuery) -> Sequence[ScoredPassage]:
+    async def search(self, ref: CollectionRef, query: SearchQuery) -> Sequence[ScoredPassage]:
         """See `PassageIndex`."""
-        check_dense(query, await self.embedding_space(name))
-        return await self._run(self._search, name, query) if query.rankings else []
+        check_dense(query, await self.embedding_space(ref))
+        return await self._run(self._search, ref, query) if query.rankings else []
 
     async def close(self) -> None:
         """See `PassageIndex`."""
@@ -156,22 +153,22 @@ class EdgeIndex(PassageIndex):
         if self._closed:
             raise IndexUnavailable("the index is closed", {"folder": str(self._store.folder)})
 
-    def _ensure(self, name: str, embedding: EmbeddingSpace) -> CollectionInfo:
-        if name in self._store.names():
-            check_space(name, self._store.space(name), embedding)
+    def _ensure(self, ref: CollectionRef, embedding: EmbeddingSpace) -> CollectionInfo:
+        if self._store.has(ref):
+            check_space(ref, self._store.space(ref), embedding)
         else:
-            self._store.create(name, embedding)
-        return self._info(name)
+            self._store.create(ref, embedding)
+        return self._info(ref)
 
-    def _info(self, name: str) -> CollectionInfo:
-        counts = self._document_counts(name)
-        return CollectionInfo(name, self._store.space(name), len(counts), sum(counts.values()))
+    def _info(self, ref: CollectionRef) -> CollectionInfo:
+        counts = self._document_counts(ref)
+        return CollectionInfo(ref.name, self._store.space(ref), len(counts), sum(counts.values()))
 
-    def _stored(self, name: str, document_id: str) -> Mapping[str, str]:
-        condition = translate(Equals("document_id", document_id))
-        return {str(record.id): record.payload[FINGERPRINT] for record in self._scroll(name, condition, [FINGERPRINT])}
+    def _stored(self, ref: CollectionRef, document_id: str) -> Mapping[str, str]:
+        condition = own(ref, Equals("document_id", document_id))
+        return {str(record.id): record.payload[FINGERPRINT] for record in self._scroll(ref, condition, [FINGERPRINT])}
 
-    def _scroll(self, name: str, condition: "engine.Filter", fields: list[str]) -> "Iterator[Any]":
+    def _scroll(self, ref: CollectionRef, condition: "engine.Filter", fields: list[str]) -> "Iterator[Any]":
         import qdrant_edge as engine
 
         offset: Any = None
@@ -179,82 +176,85 @@ class EdgeIndex(PassageIndex):
             request = engine.ScrollRequest(
                 offset=offset, limit=_SCROLL_PAGE, filter=condition, with_payload=fields, with_vector=False
             )
-            records, offset = self._store.shard(name).scroll(request)
+            records, offset = self._store.shard(ref).scroll(request)
             yield from records
             if offset is None:
                 return
 
-    def _upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
+    def _upsert(self, ref: CollectionRef, passages: Sequence[EmbeddedPassage]) -> None:
         import qdrant_edge as engine
 
         self._store.require_space()
-        shard = self._store.shard(name)
-        self._index_metadata(name, [item.passage for item in passages])
+        shard = self._store.shard(ref)
+        self._index_metadata(ref, [item.passage for item in passages])
         points = []
         for item in passages:
             sparse = engine.SparseVector(list(item.sparse.indices), list(item.sparse.values))
             vectors: dict[str, Any] = {SPARSE: sparse} | ({DENSE: list(item.dense)} if len(item.dense) else {})
-            points.append(engine.Point(item.passage.chunk.chunk_id, vectors, to_payload(item.passage)))
+            payload = to_payload(item.passage, ref.tenant)
+            points.append(engine.Point(item.passage.chunk.chunk_id, vectors, payload))
         shard.update(engine.UpdateOperation.upsert_points(points))
 
-    def _update(self, name: str, passages: Sequence[Passage]) -> None:
+    def _update(self, ref: CollectionRef, passages: Sequence[Passage]) -> None:
         import qdrant_edge as engine
 
         self._store.require_space()
-        shard = self._store.shard(name)
-        self._index_metadata(name, passages)
+        shard = self._store.shard(ref)
+        self._index_metadata(ref, passages)
         for passage in passages:
-            ids: list[Any] = [passage.chunk.chunk_id]
-            shard.update(engine.UpdateOperation.overwrite_payload(ids, to_payload(passage)))
+            condition = own_chunks(ref, [passage.chunk.chunk_id])
+            shard.update(engine.UpdateOperation.overwrite_payload_by_filter(condition, to_payload(passage, ref.tenant)))
 
-    def _index_metadata(self, name: str, passages: Sequence[Passage]) -> None:
+    def _index_metadata(self, ref: CollectionRef, passages: Sequence[Passage]) -> None:
         import qdrant_edge as engine
 
         if not any(passage.metadata for passage in passages):
             return
-        shard = self._store.shard(name)
+        shard = self._store.shard(ref)
         for path, kind in missing_indexes(passages, shard.info().payload_schema).items():
             shard.update(engine.UpdateOperation.create_field_index(path, schema_types()[kind]))
 
-    def _delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
+    def _delete_chunks(self, ref: CollectionRef, chunk_ids: Sequence[str]) -> None:
         import qdrant_edge as engine
 
         self._store.require_space()
-        self._store.shard(name).update(engine.UpdateOperation.delete_points(list(chunk_ids)))
+        shard = self._store.shard(ref)
+        shard.update(engine.UpdateOperation.delete_points_by_filter(own_chunks(ref, chunk_ids)))
 
-    def _delete_documents(self, name: str, document_ids: Sequence[str]) -> frozenset[str]:
+    def _delete_documents(self, ref: CollectionRef, document_ids: Sequence[str]) -> frozenset[str]:
         import qdrant_edge as engine
 
         self._store.require_space()
         if not document_ids:
-            self._store.shard(name)
+            self._store.shard(ref)
             return frozenset()
-        condition = _documents_filter(document_ids)
-        found = frozenset(self._document_counts(name, condition))
-        self._store.shard(name).update(engine.UpdateOperation.delete_points_by_filter(condition))
+        of_documents = OneOf("document_id", tuple(document_ids))
+        condition = own(ref, of_documents)
+        found = frozenset(self._document_counts(ref, of_documents))
+        self._store.shard(ref).update(engine.UpdateOperation.delete_points_by_filter(condition))
         return found
 
-    def _document_counts(self, name: str, condition: "engine.Filter | None" = None) -> dict[str, int]:
+    def _document_counts(self, ref: CollectionRef, *conditions: Filter) -> dict[str, int]:
         import qdrant_edge as engine
 
-        request = engine.FacetRequest("document_id", limit=_ALL, exact=True, filter=condition)
+        request = engine.FacetRequest("document_id", limit=_ALL, exact=True, filter=own(ref, *conditions))
         # The engine goes on naming values whose points are all gone, with a count of 0.
-        return {str(hit.value): hit.count for hit in self._store.shard(name).facet(request).hits if hit.count}
+        return {str(hit.value): hit.count for hit in self._store.shard(ref).facet(request).hits if hit.count}
 
-    def _documents(self, name: str, after: str, limit: int, prefix: str) -> DocumentPage:
-        counts = self._document_counts(name)
+    def _documents(self, ref: CollectionRef, after: str, limit: int, prefix: str) -> DocumentPage:
+        counts = self._document_counts(ref)
         chosen, next_after = page_of(counts, after, limit, prefix)
         described: dict[str, Mapping[str, Any]] = {}
         if chosen:
-            for record in self._scroll(name, _first_chunks_filter(chosen), SUMMARY_FIELDS):
+            for record in self._scroll(ref, own_first_chunks(ref, chosen), SUMMARY_FIELDS):
                 described.setdefault(record.payload["document_id"], record.payload)
         documents = tuple(summarise(item, counts[item], described.get(item, {})) for item in chosen)
         return DocumentPage(documents, next_after)
 
-    def _search(self, name: str, query: SearchQuery) -> list[ScoredPassage]:
+    def _search(self, ref: CollectionRef, query: SearchQuery) -> list[ScoredPassage]:
         import qdrant_edge as engine
 
-        condition = translate(query.filter) if query.filter else None
+        condition = own(ref, query.filter) if query.filter else own(ref)
         nearest = {SearchMode.DENSE: self._dense(query), SearchMode.SPARSE: self._sparse(query)}
         rankings = query.rankings
         prefetches = []
@@ -270,7 +270,7 @@ class EdgeIndex(PassageIndex):
             with_payload=True,
             with_vector=False,
         )
-        points = self._store.shard(name).query(request)
+        points = self._store.shard(ref).query(request)
         found = [
             ScoredPassage(from_payload(str(point.id), point.payload or {}), unit_score(rankings, point.score))
             for point in points
@@ -287,50 +287,3 @@ class EdgeIndex(PassageIndex):
 
         vector = engine.SparseVector(list(query.sparse.indices), list(query.sparse.values))
         return engine.Query.Nearest(vector, using=SPARSE)
-
-
-def translate(filter_: Filter) -> "engine.Filter":
-    """Return the engine's filter for ours."""
-    import qdrant_edge as engine
-
-    match filter_:
-        case AllOf(conditions):
-            return engine.Filter(must=[translate(condition) for condition in conditions])
-        case AnyOf(conditions):
-            return engine.Filter(should=[translate(condition) for condition in conditions])
-        case NoneOf(conditions):
-            return engine.Filter(must_not=[translate(condition) for condition in conditions])
-        case Exists(field, exists):
-            empty = engine.IsEmptyCondition(field_path(field))
-            return engine.Filter(must_not=[empty]) if exists else engine.Filter(must=[empty])
-        case Equals(field, value):
-            return engine.Filter(must=[engine.FieldCondition(field_path(field), match=engine.MatchValue(value))])
-        case OneOf(field, values):
-            return engine.Filter(must=[engine.FieldCondition(field_path(field), match=engine.MatchAny(list(values)))])
-        case Range():
-            return engine.Filter(must=[engine.FieldCondition(range_path(filter_), range=_range(filter_))])
-
-
-def _range(condition: Range) -> "engine.RangeFloat | engine.RangeDateTime":
-    import qdrant_edge as engine
-
-    bounds: dict[str, Any] = {side: getattr(condition, side) for side in ("gt", "gte", "lt", "lte")}
-    if not condition.is_time:
-        return engine.RangeFloat(**bounds)
-    return engine.RangeDateTime(
-        **{side: in_utc(bound).isoformat() for side, bound in bounds.items() if isinstance(bound, datetime)}
-    )
-
-
-def _documents_filter(document_ids: Sequence[str]) -> "engine.Filter":
-    return translate(OneOf("document_id", tuple(document_ids)))
-
-
-def _first_chunks_filter(document_ids: Sequence[str]) -> "engine.Filter":
-    import qdrant_edge as engine
-
-    first = engine.FieldCondition("position", match=engine.MatchValue(0))
-    return engine.Filter(must=[_documents_filter(document_ids), first])
-
-
-Item = TypeVar("Item")

@@ -9,16 +9,21 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from errata_kit.search import METADATA_KEY, Range, as_number, as_time, metadata_key
+from errata_kit.access.principals import DEFAULT_TENANT
+from errata_kit.search import METADATA_KEY, AllOf, AnyOf, Equals, Exists, Filter, Range, as_number, as_time, metadata_key
 from services.retriever.chunking.chunker import Chunk
 from services.retriever.index.base import DocumentSummary, Passage
 
 DENSE: Final = "dense"
 SPARSE: Final = "sparse"
 FINGERPRINT: Final = "fingerprint"
+# Whose the point is. No filter of a caller can name it: theirs name `metadata.tenant`, which is another path.
+TENANT: Final = "tenant"
 # `has_code` is a keyword, true or false: the embedded engine's binding takes a boolean for the number 1.
 KEYWORD_FIELDS: Final = ("document_id", "title", "source_uri", "has_code")
 INTEGER_FIELD: Final = "position"
+# Kinds: keyword, integer, float, datetime, and tenant, a keyword by which a server may group what it stores.
+FIELD_INDEXES: Final = {**dict.fromkeys(KEYWORD_FIELDS, "keyword"), INTEGER_FIELD: "integer", TENANT: "tenant"}
 SUMMARY_FIELDS: Final = ["document_id", "title", "source_uri", "metadata"]
 # Keys that get a payload index, per collection; a filter on further ones works, by reading every passage.
 MAX_INDEXED_KEYS: Final = 64
@@ -27,13 +32,18 @@ MAX_INDEXED_KEYS: Final = 64
 Payload = dict[str, Any]
 
 
-def to_payload(passage: Passage) -> Payload:
-    """Return the payload of a passage, fingerprint included."""
+def to_payload(passage: Passage, tenant: str) -> Payload:
+    """Return the payload of a tenant's passage, fingerprint included."""
+    payload = _payload(passage)
+    return payload | {FINGERPRINT: _fingerprint(payload), TENANT: tenant}
+
+
+def _payload(passage: Passage) -> Payload:
     chunk = passage.chunk
     metadata = dict(passage.metadata)
     numbers = {key: as_number(value) for key, value in metadata.items()}
     times = {key: as_time(value) for key, value in metadata.items()}
-    payload: Payload = {
+    return {
         "document_id": chunk.document_id,
         "title": passage.title,
         "source_uri": passage.source_uri,
@@ -48,7 +58,16 @@ def to_payload(passage: Passage) -> Payload:
         "numbers": {key: number for key, number in numbers.items() if number is not None},
         "times": {key: time.isoformat() for key, time in times.items() if time is not None},
     }
-    return payload | {FINGERPRINT: _fingerprint(payload)}
+
+
+def of_tenant(tenant: str, *conditions: Filter) -> AllOf:
+    """Return the filter that lets through the tenant's own points, where `conditions` hold as well.
+
+    Points that were stored before there were tenants say nothing, and belong to the default tenant alone.
+    """
+    own = Equals(TENANT, tenant)
+    mine = AnyOf((own, Exists(TENANT, False))) if tenant == DEFAULT_TENANT else own
+    return AllOf((mine, *conditions))
 
 
 def from_payload(chunk_id: str, payload: Mapping[str, Any]) -> Passage:
@@ -68,8 +87,8 @@ def from_payload(chunk_id: str, payload: Mapping[str, Any]) -> Passage:
 
 
 def fingerprint(passage: Passage) -> str:
-    """Return a hash of all that is stored of a passage beside its vectors: equal ones need no writing."""
-    return str(to_payload(passage)[FINGERPRINT])
+    """Return a hash of all that is stored of a passage beside its vectors and tenant: equal ones need no writing."""
+    return _fingerprint(_payload(passage))
 
 
 def summarise(document_id: str, passages: int, payload: Mapping[str, Any]) -> DocumentSummary:

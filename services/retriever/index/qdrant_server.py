@@ -5,15 +5,17 @@ it there, and collections of others on the same server are told apart.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from qdrant_client import AsyncQdrantClient, models
 
-from errata_kit.errors import EmbeddingMismatch, ErrataError, IndexUnavailable
-from errata_kit.search import AllOf, AnyOf, Equals, Exists, Filter, NoneOf, OneOf, Range, SearchMode, in_utc
+from errata_kit.errors import CollectionNotFound, EmbeddingMismatch, ErrataError, IndexUnavailable
+from errata_kit.search import Equals, Filter, OneOf, SearchMode
 from services.retriever.index.base import (
     RRF_K,
     TIE_MARGIN,
@@ -28,7 +30,6 @@ from services.retriever.index.base import (
     batches,
     best_first,
     check_dense,
-    check_name,
     check_space,
     not_found,
     page_of,
@@ -36,18 +37,18 @@ from services.retriever.index.base import (
 )
 from services.retriever.index.payload import (
     DENSE,
+    FIELD_INDEXES,
     FINGERPRINT,
-    INTEGER_FIELD,
-    KEYWORD_FIELDS,
     SPARSE,
     SUMMARY_FIELDS,
-    field_path,
+    TENANT,
     from_payload,
     missing_indexes,
-    range_path,
     summarise,
     to_payload,
 )
+from services.retriever.index.qdrant_filters import own, own_chunks, own_first_chunks
+from services.retriever.tenancy import CollectionRef, ref_of
 
 _LOG: Final = logging.getLogger(__name__)
 _EMBEDDER: Final = "errata_embedder"
@@ -61,17 +62,33 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a collection that is made is spread over the nodes of a cluster. Existing ones keep theirs.
+
+    `replication_factor`: copies of each shard, from 1. `write_consistency`: copies that must have taken a write
+    before it counts, 1 to `replication_factor`. `shards`: from 1; 0 leaves it to the server, which takes one a node.
+    """
+
+    replication_factor: int = 1
+    write_consistency: int = 1
+    shards: int = 0
+
+
 class QdrantServerIndex(PassageIndex):
     """A Qdrant server behind the interface. Connects on first use."""
 
-    def __init__(self, client: AsyncQdrantClient, url: str = "") -> None:
+    def __init__(self, client: AsyncQdrantClient, url: str = "", layout: Layout | None = None) -> None:
         self._client = client
         self._url = url
-        self._spaces: dict[str, EmbeddingSpace] = {}
-        self._indexed: dict[str, set[str]] = {}
+        self._layout = layout or Layout()
+        self._spaces: dict[CollectionRef, EmbeddingSpace] = {}
+        self._indexed: dict[CollectionRef, set[str]] = {}
 
     @classmethod
-    def connect(cls, url: str, api_key: str | None = None, timeout_seconds: int = 10) -> "QdrantServerIndex":
+    def connect(
+        cls, url: str, api_key: str | None = None, timeout_seconds: int = 10, layout: Layout | None = None
+    ) -> "QdrantServerIndex":
         """Return an index on the server at `url`, such as `http://qdrant:6333`.
 
         The gRPC port is 6334 where the URL names 6333 or no port, and otherwise the URL's own.
@@ -86,115 +103,115 @@ class QdrantServerIndex(PassageIndex):
             # It asks for the version over REST, from a thread, and only warns.
             check_compatibility=False,
         )
-        return cls(client, url)
+        return cls(client, url, layout)
 
-    async def ensure_collection(self, name: str, embedding: EmbeddingSpace) -> CollectionInfo:
+    async def ensure_collection(self, ref: CollectionRef, embedding: EmbeddingSpace) -> CollectionInfo:
         """See `PassageIndex`."""
-        check_name(name)
-        if not await self._call("", self._client.collection_exists, name):
-            await self._create(name, embedding)
-        self._spaces.pop(name, None)
-        found = await self._call(name, self._client.get_collection, name)
+        if not await self._exists(ref):
+            await self._create(ref, embedding)
+        self._forget(ref)
+        found = await self._get(ref)
         made_with = _space(found)
         if made_with is None:
-            message = f"the server has a collection {name!r} that was not made by this product"
-            raise EmbeddingMismatch(message, {"collection": name})
-        check_space(name, made_with, embedding)
+            message = f"the server has a collection {ref.name!r} that was not made by this product"
+            raise EmbeddingMismatch(message, {"collection": ref.name})
+        check_space(ref, made_with, embedding)
         # Here and not where the collection is created: whoever created it may have died before this.
-        kinds = dict.fromkeys(KEYWORD_FIELDS, "keyword") | {INTEGER_FIELD: "integer"}
-        await self._create_indexes(name, {p: kind for p, kind in kinds.items() if p not in found.payload_schema})
-        return await self._info(name)
+        await self._create_indexes(ref, _missing(found, FIELD_INDEXES))
+        return await self._info(ref)
 
-    async def embedding_space(self, name: str) -> EmbeddingSpace:
+    async def embedding_space(self, ref: CollectionRef) -> EmbeddingSpace:
         """See `PassageIndex`."""
-        if name not in self._spaces:
-            space = _space(await self._call(name, self._client.get_collection, name))
+        if ref not in self._spaces:
+            found = await self._get(ref)
+            space = _space(found)
             if space is None:
-                raise not_found(name)
-            self._spaces[name] = space
-        return self._spaces[name]
+                raise not_found(ref)
+            # Collections from before there were tenants lack it. Search works without, so nobody has to be able to write.
+            with contextlib.suppress(IndexUnavailable):
+                await self._create_indexes(ref, _missing(found, {TENANT: FIELD_INDEXES[TENANT]}))
+            self._spaces[ref] = space
+        return self._spaces[ref]
 
-    async def list_collections(self) -> Sequence[CollectionInfo]:
+    async def list_collections(self, tenant: str) -> Sequence[CollectionInfo]:
         """See `PassageIndex`."""
-        found = await self._call("", self._client.get_collections)
+        found = await self._call(None, self._client.get_collections)
+        refs = [ref for ref in map(ref_of, (item.name for item in found.collections)) if ref and ref.tenant == tenant]
         infos = []
-        for name in sorted(collection.name for collection in found.collections):
-            space = _space(await self._call(name, self._client.get_collection, name))
-            if space is not None:
-                self._spaces[name] = space
-                infos.append(await self._info(name))
+        for ref in sorted(refs):
+            self._spaces.pop(ref, None)
+            # Deleted meanwhile, or made by another product.
+            with contextlib.suppress(CollectionNotFound):
+                infos.append(await self._info(ref))
         return infos
 
-    async def delete_collection(self, name: str) -> None:
+    async def delete_collection(self, ref: CollectionRef) -> None:
         """See `PassageIndex`."""
-        self._forget(name)
-        await self.embedding_space(name)
-        await self._call(name, self._client.delete_collection, name)
-        self._forget(name)
+        self._forget(ref)
+        await self.embedding_space(ref)
+        await self._call(ref, self._client.delete_collection, ref.physical)
+        self._forget(ref)
 
-    async def stored_chunks(self, name: str, document_id: str) -> Mapping[str, str]:
+    async def stored_chunks(self, ref: CollectionRef, document_id: str) -> Mapping[str, str]:
         """See `PassageIndex`."""
-        condition = translate(Equals("document_id", document_id))
-        records = await self._scroll(name, condition, [FINGERPRINT])
+        records = await self._scroll(ref, own(ref, Equals("document_id", document_id)), [FINGERPRINT])
         return {str(record.id): (record.payload or {})[FINGERPRINT] for record in records}
 
-    async def upsert(self, name: str, passages: Sequence[EmbeddedPassage]) -> None:
+    async def upsert(self, ref: CollectionRef, passages: Sequence[EmbeddedPassage]) -> None:
         """See `PassageIndex`."""
         for batch in batches(passages):
-            await self._index_metadata(name, [item.passage for item in batch])
-            points = [_point(item) for item in batch]
-            await self._call(name, self._client.upsert, name, points, wait=True)
+            await self._index_metadata(ref, [item.passage for item in batch])
+            points = [_point(ref, item) for item in batch]
+            await self._call(ref, self._client.upsert, ref.physical, points, wait=True)
 
-    async def update(self, name: str, passages: Sequence[Passage]) -> None:
+    async def update(self, ref: CollectionRef, passages: Sequence[Passage]) -> None:
         """See `PassageIndex`."""
         for batch in batches(passages):
-            await self._index_metadata(name, batch)
-            changes = [_overwrite(passage) for passage in batch]
-            await self._call(name, self._client.batch_update_points, name, changes, wait=True)
+            await self._index_metadata(ref, batch)
+            changes = [_overwrite(ref, passage) for passage in batch]
+            await self._call(ref, self._client.batch_update_points, ref.physical, changes, wait=True)
 
-    async def delete_chunks(self, name: str, chunk_ids: Sequence[str]) -> None:
+    async def delete_chunks(self, ref: CollectionRef, chunk_ids: Sequence[str]) -> None:
         """See `PassageIndex`."""
         for batch in batches(chunk_ids):
-            selector = models.PointIdsList(points=list(batch))
-            await self._call(name, self._client.delete, name, selector, wait=True)
+            await self._delete(ref, own_chunks(ref, batch))
 
-    async def delete_documents(self, name: str, document_ids: Sequence[str]) -> frozenset[str]:
+    async def delete_documents(self, ref: CollectionRef, document_ids: Sequence[str]) -> frozenset[str]:
         """See `PassageIndex`."""
-        await self.embedding_space(name)
+        await self.embedding_space(ref)
         if not document_ids:
             return frozenset()
-        condition = translate(OneOf("document_id", tuple(document_ids)))
-        found = frozenset(await self._document_counts(name, condition))
-        selector = models.FilterSelector(filter=condition)
-        await self._call(name, self._client.delete, name, selector, wait=True)
+        of_documents = OneOf("document_id", tuple(document_ids))
+        found = frozenset(await self._document_counts(ref, of_documents))
+        await self._delete(ref, own(ref, of_documents))
         return found
 
-    async def list_documents(self, name: str, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
+    async def list_documents(self, ref: CollectionRef, after: str = "", limit: int = 50, prefix: str = "") -> DocumentPage:
         """See `PassageIndex`."""
-        counts = await self._document_counts(name)
+        counts = await self._document_counts(ref)
         chosen, next_after = page_of(counts, after, limit, prefix)
         described: dict[str, Mapping[str, Any]] = {}
         if chosen:
-            first = models.FieldCondition(key=INTEGER_FIELD, match=models.MatchValue(value=0))
-            condition = models.Filter(must=[translate(OneOf("document_id", tuple(chosen))), first])
-            for record in await self._scroll(name, condition, SUMMARY_FIELDS):
+            for record in await self._scroll(ref, own_first_chunks(ref, chosen), SUMMARY_FIELDS):
                 described.setdefault((record.payload or {})["document_id"], record.payload or {})
         documents = tuple(summarise(item, counts[item], described.get(item, {})) for item in chosen)
         return DocumentPage(documents, next_after)
 
-    async def search(self, name: str, query: SearchQuery) -> Sequence[ScoredPassage]:
+    async def search(self, ref: CollectionRef, query: SearchQuery) -> Sequence[ScoredPassage]:
         """See `PassageIndex`."""
-        check_dense(query, await self.embedding_space(name))
+        check_dense(query, await self.embedding_space(ref))
         rankings = query.rankings
         if not rankings:
             return []
-        condition = translate(query.filter) if query.filter else None
+        condition = own(ref, query.filter) if query.filter else own(ref)
         limit = query.top_k + TIE_MARGIN
         request: dict[str, Any] = {"query": _vector(query, rankings[0]), "using": _NAMES[rankings[0]]}
         if len(rankings) > 1:
             prefetches = [_prefetch(query, mode, condition) for mode in rankings]
             request = {"query": models.RrfQuery(rrf=models.Rrf(k=RRF_K)), "prefetch": prefetches}
-        response = await self._call(name, self._client.query_points, name, query_filter=condition, limit=limit, **request)
+        response = await self._call(
+            ref, self._client.query_points, ref.physical, query_filter=condition, limit=limit, **request
+        )
         found = [
             ScoredPassage(from_payload(str(point.id), point.payload or {}), unit_score(rankings, point.score))
             for point in response.points
@@ -206,7 +223,7 @@ class QdrantServerIndex(PassageIndex):
         await self._client.close()
 
     async def _call(
-        self, needs: str, call: Callable[Args, Awaitable[Result]], *args: Args.args, **kwargs: Args.kwargs
+        self, needs: CollectionRef | None, call: Callable[Args, Awaitable[Result]], *args: Args.args, **kwargs: Args.kwargs
     ) -> Result:
         """Make one call; `needs` is the collection it needs, if any.
 
@@ -217,70 +234,82 @@ class QdrantServerIndex(PassageIndex):
         except ErrataError:
             raise
         except Exception as error:
-            self._forget(needs)
-            if _status(error) == "NOT_FOUND" and needs and not await self._exists(needs):
-                raise not_found(needs) from error
+            if needs is not None:
+                self._forget(needs)
+                if _status(error) == "NOT_FOUND" and not await self._exists(needs):
+                    raise not_found(needs) from error
             _LOG.exception("the Qdrant server failed")
             message = f"the Qdrant server failed or cannot be reached ({_status(error)})"
             raise IndexUnavailable(message, {"url": self._url}) from error
 
-    async def _exists(self, name: str) -> bool:
-        return await self._call("", self._client.collection_exists, name)
+    async def _exists(self, ref: CollectionRef) -> bool:
+        return await self._call(None, self._client.collection_exists, ref.physical)
 
-    def _forget(self, name: str) -> None:
-        self._spaces.pop(name, None)
-        self._indexed.pop(name, None)
+    async def _get(self, ref: CollectionRef) -> models.CollectionInfo:
+        return await self._call(ref, self._client.get_collection, ref.physical)
 
-    async def _create(self, name: str, embedding: EmbeddingSpace) -> None:
+    async def _delete(self, ref: CollectionRef, condition: models.Filter) -> None:
+        selector = models.FilterSelector(filter=condition)
+        await self._call(ref, self._client.delete, ref.physical, selector, wait=True)
+
+    def _forget(self, ref: CollectionRef) -> None:
+        self._spaces.pop(ref, None)
+        self._indexed.pop(ref, None)
+
+    async def _create(self, ref: CollectionRef, embedding: EmbeddingSpace) -> None:
         size = embedding.dimensions
         dense = {DENSE: models.VectorParams(size=size, distance=models.Distance.COSINE)} if size else {}
         try:
             await self._call(
-                "",
+                None,
                 self._client.create_collection,
-                name,
+                ref.physical,
                 vectors_config=dense,
                 sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                shard_number=self._layout.shards or None,
+                replication_factor=self._layout.replication_factor,
+                write_consistency_factor=self._layout.write_consistency,
                 metadata={_EMBEDDER: embedding.embedder, _DIMENSIONS: size},
             )
         except IndexUnavailable:
             # Another replica may have been faster; then what it made is checked like any other collection.
-            if not await self._exists(name):
+            if not await self._exists(ref):
                 raise
 
-    async def _create_indexes(self, name: str, kinds: Mapping[str, str]) -> None:
+    async def _create_indexes(self, ref: CollectionRef, kinds: Mapping[str, str]) -> None:
         for path, kind in kinds.items():
-            schema = models.PayloadSchemaType(kind)
-            await self._call(name, self._client.create_payload_index, name, path, schema, wait=True)
+            schema = _TENANT_INDEX if kind == "tenant" else models.PayloadSchemaType(kind)
+            await self._call(ref, self._client.create_payload_index, ref.physical, path, schema, wait=True)
 
-    async def _index_metadata(self, name: str, passages: Sequence[Passage]) -> None:
+    async def _index_metadata(self, ref: CollectionRef, passages: Sequence[Passage]) -> None:
         if not any(passage.metadata for passage in passages):
             return
-        if name not in self._indexed:
-            info = await self._call(name, self._client.get_collection, name)
-            self._indexed[name] = set(info.payload_schema)
-        missing = missing_indexes(passages, self._indexed[name])
-        await self._create_indexes(name, missing)
-        self._indexed.setdefault(name, set()).update(missing)
+        if ref not in self._indexed:
+            self._indexed[ref] = set((await self._get(ref)).payload_schema)
+        missing = missing_indexes(passages, self._indexed[ref])
+        await self._create_indexes(ref, missing)
+        self._indexed.setdefault(ref, set()).update(missing)
 
-    async def _info(self, name: str) -> CollectionInfo:
-        counts = await self._document_counts(name)
-        return CollectionInfo(name, await self.embedding_space(name), len(counts), sum(counts.values()))
+    async def _info(self, ref: CollectionRef) -> CollectionInfo:
+        space = await self.embedding_space(ref)
+        counts = await self._document_counts(ref)
+        return CollectionInfo(ref.name, space, len(counts), sum(counts.values()))
 
-    async def _document_counts(self, name: str, condition: models.Filter | None = None) -> dict[str, int]:
+    async def _document_counts(self, ref: CollectionRef, *conditions: Filter) -> dict[str, int]:
+        condition = own(ref, *conditions)
         response = await self._call(
-            name, self._client.facet, name, "document_id", facet_filter=condition, limit=_ALL, exact=True
+            ref, self._client.facet, ref.physical, "document_id", facet_filter=condition, limit=_ALL, exact=True
         )
         return {str(hit.value): hit.count for hit in response.hits if hit.count}
 
-    async def _scroll(self, name: str, condition: models.Filter, fields: list[str]) -> list[models.Record]:
+    async def _scroll(self, ref: CollectionRef, condition: models.Filter, fields: list[str]) -> list[models.Record]:
         records: list[models.Record] = []
         offset: Any = None
         while True:
             page, offset = await self._call(
-                name,
+                ref,
                 self._client.scroll,
-                name,
+                ref.physical,
                 condition,
                 limit=_SCROLL_PAGE,
                 offset=offset,
@@ -293,47 +322,19 @@ class QdrantServerIndex(PassageIndex):
 
 
 _NAMES: Final = {SearchMode.DENSE: DENSE, SearchMode.SPARSE: SPARSE}
+_TENANT_INDEX: Final = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
 
 
-def translate(filter_: Filter) -> models.Filter:
-    """Return the server's filter for ours."""
-    match filter_:
-        case AllOf(conditions):
-            return models.Filter(must=[translate(condition) for condition in conditions])
-        case AnyOf(conditions):
-            return models.Filter(should=[translate(condition) for condition in conditions])
-        case NoneOf(conditions):
-            return models.Filter(must_not=[translate(condition) for condition in conditions])
-        case Exists(field, exists):
-            empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=field_path(field)))
-            return models.Filter(must_not=[empty]) if exists else models.Filter(must=[empty])
-        case Equals(field, value):
-            return _must(models.FieldCondition(key=field_path(field), match=models.MatchValue(value=value)))
-        case OneOf(field, values):
-            return _must(models.FieldCondition(key=field_path(field), match=models.MatchAny(any=list(values))))
-        case Range():
-            return _must(models.FieldCondition(key=range_path(filter_), range=_range(filter_)))
-
-
-def _must(condition: models.FieldCondition) -> models.Filter:
-    return models.Filter(must=[condition])
-
-
-def _range(condition: Range) -> models.Range | models.DatetimeRange:
-    bounds: dict[str, Any] = {side: getattr(condition, side) for side in ("gt", "gte", "lt", "lte")}
-    if not condition.is_time:
-        return models.Range(**bounds)
-    return models.DatetimeRange(**{side: bound and in_utc(bound) for side, bound in bounds.items()})
-
-
-def _point(item: EmbeddedPassage) -> models.PointStruct:
+def _point(ref: CollectionRef, item: EmbeddedPassage) -> models.PointStruct:
     vectors: dict[str, Any] = {DENSE: list(item.dense)} if len(item.dense) else {}
     vectors[SPARSE] = models.SparseVector(indices=list(item.sparse.indices), values=list(item.sparse.values))
-    return models.PointStruct(id=item.passage.chunk.chunk_id, vector=vectors, payload=to_payload(item.passage))
+    payload = to_payload(item.passage, ref.tenant)
+    return models.PointStruct(id=item.passage.chunk.chunk_id, vector=vectors, payload=payload)
 
 
-def _overwrite(passage: Passage) -> models.OverwritePayloadOperation:
-    change = models.SetPayload(payload=to_payload(passage), points=[passage.chunk.chunk_id])
+def _overwrite(ref: CollectionRef, passage: Passage) -> models.OverwritePayloadOperation:
+    condition = own_chunks(ref, [passage.chunk.chunk_id])
+    change = models.SetPayload(payload=to_payload(passage, ref.tenant), filter=condition)
     return models.OverwritePayloadOperation(overwrite_payload=change)
 
 
@@ -343,9 +344,13 @@ def _vector(query: SearchQuery, mode: SearchMode) -> Any:
     return models.SparseVector(indices=list(query.sparse.indices), values=list(query.sparse.values))
 
 
-def _prefetch(query: SearchQuery, mode: SearchMode, condition: models.Filter | None) -> models.Prefetch:
+def _prefetch(query: SearchQuery, mode: SearchMode, condition: models.Filter) -> models.Prefetch:
     vector = _vector(query, mode)
     return models.Prefetch(query=vector, using=_NAMES[mode], filter=condition, limit=query.prefetch)
+
+
+def _missing(info: models.CollectionInfo, wanted: Mapping[str, str]) -> dict[str, str]:
+    return {path: kind for path, kind in wanted.items() if path not in info.payload_schema}
 
 
 def _space(info: models.CollectionInfo) -> EmbeddingSpace | None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, SecretStr, ValidationError
 
 from errata_kit.settings import ServiceSettings, load_settings
 from services.generator.settings import GeneratorSettings
@@ -49,7 +49,7 @@ def test_an_empty_environment_is_enough(settings: type[ServiceSettings], prefix:
 @EVERY
 def test_settings_are_frozen(settings: type[ServiceSettings], prefix: str, port: int) -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        load_settings(settings, prefix).host = "0.0.0.0"  # noqa: S104
+        load_settings(settings, prefix).host = "0.0.0.0"
 
 
 @EVERY
@@ -132,3 +132,66 @@ def test_what_does_not_fit_together_is_one_sentence(
     monkeypatch.setenv(name, value)
     [line] = stopped(settings, prefix, capsys)
     assert name in line and needs in line
+
+
+class _WithSecret(ServiceSettings):
+    secret: SecretStr | None = Field(None, validation_alias="ERRATA_TEST_SECRET")
+    plain: str = Field("", validation_alias="ERRATA_TEST_PLAIN")
+
+
+def test_a_secret_comes_from_the_file_that_its_variable_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("s3cret\n")
+    monkeypatch.setenv("ERRATA_TEST_SECRET_FILE", str(file))
+    monkeypatch.setenv("ERRATA_TEST_PLAIN_FILE", str(file))
+    loaded = load_settings(_WithSecret, "NOTHING_")
+    assert loaded.secret is not None and loaded.secret.get_secret_value() == "s3cret"
+    assert loaded.plain == "", "only secrets come from files"
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_secret_file_that_does_not_serve_stops_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], both: bool
+) -> None:
+    monkeypatch.setenv("ERRATA_TEST_SECRET_FILE", str(tmp_path / "missing"))
+    if both:
+        monkeypatch.setenv("ERRATA_TEST_SECRET", "hunter2")
+    with pytest.raises(SystemExit) as stopped:
+        load_settings(_WithSecret, "NOTHING_")
+    complaint = capsys.readouterr().err
+    assert stopped.value.code == 2 and "ERRATA_TEST_SECRET_FILE" in complaint and "hunter2" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("host", "values", "complaint"),
+    [
+        ("0.0.0.0", {}, "ERRATA_AUTH=none is for loopback only"),
+        ("example.org", {}, "ERRATA_AUTH=none is for loopback only"),
+        ("127.0.0.1", {"ERRATA_AUTH": "api-key"}, "needs ERRATA_API_KEYS_FILE"),
+        ("127.0.0.1", {"ERRATA_AUTH": "oidc", "ERRATA_OIDC_ISSUER": "https://issuer"}, "needs ERRATA_OIDC_ISSUER and"),
+        ("127.0.0.1", {"ERRATA_AUTH": "basic"}, "ERRATA_AUTH"),
+        ("127.0.0.1", {"ERRATA_TLS_KEY_FILE": __file__}, "go together"),
+        ("127.0.0.1", {"ERRATA_TLS_KEY_FILE": __file__, "ERRATA_TLS_CERT_FILE": __file__}, "needs ERRATA_TLS_CA_FILE"),
+        ("127.0.0.1", {"ERRATA_IDENTITY_TRUST_FILE": "/nowhere/at-all"}, "there is no such file"),
+    ],
+)
+def test_access_that_does_not_fit_together_stops_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host: str, values: dict[str, str], complaint: str
+) -> None:
+    monkeypatch.setenv("ERRATA_HOST", host)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        load_settings(ServiceSettings, "NOTHING_")
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"), [("127.0.0.1", True), ("::1", True), ("[::1]", True), ("localhost", True), ("::", False)]
+)
+def test_loopback_is_told_from_the_rest(host: str, loopback: bool) -> None:
+    if loopback:
+        assert ServiceSettings.model_validate({"host": host}).on_loopback
+    else:
+        with pytest.raises(ValidationError, match="loopback"):
+            ServiceSettings.model_validate({"host": host})

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from services.retriever.chunking import Chunk, Chunker, ChunkSizes
 from services.retriever.documents import Document, SourceDocument, read_document
+from tests.harness.passages import collection
 
+C = collection("c")
 SMALL = ChunkSizes(target=120, overlap=30, hard_maximum=300, minimum=30)
 SENTENCE = "The quick brown fox jumps over the lazy dog near the river bank. "
 
@@ -57,7 +59,7 @@ def test_every_chunk_is_made_of_its_lines_and_every_line_is_in_a_chunk(text: str
     if not text.strip():
         return
     document = read(text)
-    chunks = Chunker(sizes).chunk("c", document)
+    chunks = Chunker(sizes).chunk(C, document)
     source = document.text.split("\n")
     covered: set[int] = set()
     assert chunks
@@ -96,7 +98,7 @@ def _assert_made_of_its_lines(document: Document, chunk: Chunk) -> None:
 def test_a_chunk_of_prose_is_never_longer_than_target_and_overlap(text: str) -> None:
     if not text.strip():
         return
-    for chunk in Chunker(SMALL).chunk("c", read(text)):
+    for chunk in Chunker(SMALL).chunk(C, read(text)):
         limit = SMALL.hard_maximum if chunk.has_code else SMALL.target * 2
         assert len(chunk.text) <= limit + SMALL.overlap + 1 + SMALL.target
 
@@ -105,7 +107,7 @@ def test_a_fence_that_fits_is_never_cut() -> None:
     code = "```python\n" + "".join(f"line_{n} = {n}  # some text\n" for n in range(80)) + "```"
     text = f"# Guide\n\n{SENTENCE * 5}\n\n{code}\n\n{SENTENCE * 5}\n"
     assert 800 < len(code) < 3200
-    holders = [chunk for chunk in Chunker().chunk("c", read(text)) if "line_" in chunk.text]
+    holders = [chunk for chunk in Chunker().chunk(C, read(text)) if "line_" in chunk.text]
     assert len(holders) == 1
     assert code in holders[0].text
     assert holders[0].has_code
@@ -114,7 +116,7 @@ def test_a_fence_that_fits_is_never_cut() -> None:
 def test_a_huge_fence_is_cut_between_lines_and_each_part_is_fenced() -> None:
     rows = [f"value_{n} = compute({n})" for n in range(400)]
     text = "# Data\n\n- item\n\n  ```python\n" + "".join(f"  {row}\n" for row in rows) + "  ```\n"
-    parts = [chunk for chunk in Chunker().chunk("c", read(text)) if "value_" in chunk.text]
+    parts = [chunk for chunk in Chunker().chunk(C, read(text)) if "value_" in chunk.text]
     assert len(parts) > 5
     for chunk in parts:
         body = chunk.text.strip().split("\n")
@@ -129,7 +131,7 @@ def test_a_table_that_fits_is_whole_and_a_longer_one_repeats_its_head() -> None:
     head = "| option | meaning |\n|--------|---------|"
     short = head + "".join(f"\n| opt{n} | does {n} |" for n in range(30))
     long = head + "".join(f"\n| option{n} | does {n} |" for n in range(200))
-    chunks = Chunker().chunk("c", read(f"# A\n\n{SENTENCE * 6}\n\n{short}\n\n# B\n\n{long}\n"))
+    chunks = Chunker().chunk(C, read(f"# A\n\n{SENTENCE * 6}\n\n{short}\n\n# B\n\n{long}\n"))
     assert sum(short in chunk.text for chunk in chunks) == 1
     parts = [chunk for chunk in chunks if "option1" in chunk.text or "option9" in chunk.text]
     assert len(parts) > 2
@@ -138,27 +140,27 @@ def test_a_table_that_fits_is_whole_and_a_longer_one_repeats_its_head() -> None:
 
 def test_a_heading_in_a_fence_is_none_and_setext_headings_are() -> None:
     text = "Top\n===\n\nIntro " + SENTENCE * 4 + "\n\nSub\n---\n\n```sh\n# not a heading\n```\n" + SENTENCE * 4
-    chunks = Chunker().chunk("c", read(text))
+    chunks = Chunker().chunk(C, read(text))
     assert [chunk.heading_path for chunk in chunks] == [("Top",), ("Top", "Sub")]
 
 
 def test_heading_paths_follow_the_levels() -> None:
     body = "\n\n" + SENTENCE * 4 + "\n\n"
     text = f"# `A` {{#anchor}}{body}## **B**{body}#### D{body}## [C](x.md){body}# E{body}"
-    chunks = Chunker().chunk("c", read(text))
+    chunks = Chunker().chunk(C, read(text))
     paths = [("A",), ("A", "B"), ("A", "B", "D"), ("A", "C"), ("E",)]
     assert [chunk.heading_path for chunk in chunks] == paths
 
 
 def test_a_heading_without_text_goes_with_its_first_subsection() -> None:
-    chunks = Chunker().chunk("c", read("# A\n\n## B\n\n" + SENTENCE * 12))
+    chunks = Chunker().chunk(C, read("# A\n\n## B\n\n" + SENTENCE * 12))
     assert chunks[0].text.startswith("# A\n\n## B\n\nThe quick")
 
 
 def test_prose_overlaps_at_a_sentence_and_sections_do_not() -> None:
     sentences = [f"Sentence number {n} says something that is worth saying here." for n in range(60)]
     text = "# A\n\n" + " ".join(sentences) + "\n\n# B\n\n" + SENTENCE * 4
-    chunks = Chunker().chunk("c", read(text))
+    chunks = Chunker().chunk(C, read(text))
     for one, following in pairwise(chunks[:-1]):
         start = following.text[:60]
         assert start.startswith("Sentence number")
@@ -169,8 +171,8 @@ def test_prose_overlaps_at_a_sentence_and_sections_do_not() -> None:
 
 def test_editing_a_paragraph_at_the_top_changes_only_its_section() -> None:
     parts = [f"## Section {n}\n\n" + f"{SENTENCE}Number {n}. " * 20 for n in range(12)]
-    before = Chunker().chunk("c", read("# Doc\n\nShort intro.\n\n" + "\n\n".join(parts)))
-    after = Chunker().chunk("c", read("# Doc\n\nShort intro,\nnow on\nfour\nlines.\n\n" + "\n\n".join(parts)))
+    before = Chunker().chunk(C, read("# Doc\n\nShort intro.\n\n" + "\n\n".join(parts)))
+    after = Chunker().chunk(C, read("# Doc\n\nShort intro,\nnow on\nfour\nlines.\n\n" + "\n\n".join(parts)))
     old, new = ({chunk.chunk_id for chunk in chunks} for chunks in (before, after))
     assert len(new - old) == 1
     assert len(old - new) == 1
@@ -179,22 +181,39 @@ def test_editing_a_paragraph_at_the_top_changes_only_its_section() -> None:
 
 def test_chunk_ids_depend_on_collection_document_and_content_and_are_distinct_for_repeats() -> None:
     text = "".join(f"## Same\n\n{SENTENCE * 4}\n\n" for _ in range(3))
-    ids = [chunk.chunk_id for chunk in Chunker().chunk("c", read(text))]
+    ids = [chunk.chunk_id for chunk in Chunker().chunk(C, read(text))]
     assert len(set(ids)) == 3
-    assert ids == [chunk.chunk_id for chunk in Chunker().chunk("c", read(text))]
-    assert not set(ids) & {chunk.chunk_id for chunk in Chunker().chunk("d", read(text))}
-    assert not set(ids) & {chunk.chunk_id for chunk in Chunker().chunk("c", read(text, "other"))}
+    assert ids == [chunk.chunk_id for chunk in Chunker().chunk(C, read(text))]
+    assert not set(ids) & {chunk.chunk_id for chunk in Chunker().chunk(collection("d"), read(text))}
+    assert not set(ids) & {chunk.chunk_id for chunk in Chunker().chunk(C, read(text, "other"))}
+
+
+def test_chunk_ids_of_the_default_tenant_are_those_from_before_there_were_tenants() -> None:
+    """Another id would embed every stored document anew."""
+    [chunk] = Chunker().chunk(C, read("# Setup\n\nRun the installer.\n"))
+    assert chunk.chunk_id == "6a155f7b-c797-5e1f-a700-574f205dc88a"
+
+
+def test_equal_documents_of_two_tenants_have_other_chunk_ids_whatever_they_are_called() -> None:
+    def id_of(name: str, tenant: str, document_id: str) -> str:
+        return Chunker().chunk(collection(name, tenant), read("Run the installer.", document_id))[0].chunk_id
+
+    names = ["default", "acme", "notes"]
+    ids = {id_of(name, tenant, "doc") for name in names for tenant in names}
+    assert len(ids) == 9
+    # A document's id may hold anything, also what parts of an id are joined with.
+    assert id_of("acme", "default", "notes\0doc") not in ids
 
 
 def test_crlf_gives_the_same_chunks() -> None:
     text = "---\ntitle: T\n---\n# A\n\n" + SENTENCE * 20 + "\n\n```\ncode\n```\n"
-    assert Chunker().chunk("c", read(text)) == Chunker().chunk("c", read(text.replace("\n", "\r\n")))
+    assert Chunker().chunk(C, read(text)) == Chunker().chunk(C, read(text.replace("\n", "\r\n")))
 
 
 def test_front_matter_is_in_no_chunk_unless_there_is_nothing_else() -> None:
-    chunks = Chunker().chunk("c", read("---\ntitle: T\n---\n\nBody.\n"))
+    chunks = Chunker().chunk(C, read("---\ntitle: T\n---\n\nBody.\n"))
     assert [(chunk.text, chunk.start_line, chunk.end_line) for chunk in chunks] == [("Body.", 5, 5)]
-    alone = Chunker().chunk("c", read("---\ntitle: T\n---\n"))
+    alone = Chunker().chunk(C, read("---\ntitle: T\n---\n"))
     assert "title: T" in alone[0].text
 
 
@@ -230,7 +249,7 @@ def test_front_matter_is_in_no_chunk_unless_there_is_nothing_else() -> None:
 def test_hostile_text_takes_linear_time(text: str) -> None:
     document = read(text)
     started = time.process_time()
-    chunks = Chunker().chunk("c", document)
+    chunks = Chunker().chunk(C, document)
     assert time.process_time() - started < 20
     assert chunks
     assert all(len(chunk.text) <= 3500 for chunk in chunks)

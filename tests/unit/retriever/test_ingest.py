@@ -15,7 +15,9 @@ from services.retriever.embedding.none import NoEmbedder
 from services.retriever.index.edge import EdgeIndex
 from services.retriever.ingest import IngestFailure, Ingestor, IngestResult
 from services.retriever.search import Searcher
+from tests.harness.passages import collection
 
+C = collection("c")
 SENTENCE = "Chunk {} of the handbook explains how the scheduler picks a node for each task. "
 
 
@@ -63,7 +65,7 @@ async def ingest(ingestor: Ingestor, *sources: SourceDocument) -> list[IngestRes
         for source in sources:
             yield source
 
-    return [result async for result in ingestor.ingest("c", stream())]
+    return [result async for result in ingestor.ingest(C, stream())]
 
 
 async def test_ingesting_again_embeds_nothing(index: EdgeIndex, embedder: CountingEmbedder) -> None:
@@ -80,12 +82,12 @@ async def test_an_edit_embeds_only_what_changed_and_moves_the_rest(index: EdgeIn
     await ingest(ingestor, handbook(6))
     edited = handbook(5, intro="Another intro\nof two lines.")
     assert await ingest(ingestor, edited) == [IngestResult("handbook", 6, 1, 5, 2)]
-    found, _ = await Searcher(index, embedder).search("c", "section 4", SearchMode.SPARSE, 1)
+    found, _ = await Searcher(index, embedder).search(C, "section 4", SearchMode.SPARSE, 1)
     source = edited.content.decode().split("\n")
     chunk = found[0].passage.chunk
     assert chunk.text.startswith("## Section 4")
     assert source[chunk.start_line - 1] == "## Section 4"
-    assert len(await index.stored_chunks("c", "handbook")) == 6
+    assert len(await index.stored_chunks(C, "handbook")) == 6
 
 
 async def test_other_metadata_is_written_without_embedding(index: EdgeIndex, embedder: CountingEmbedder) -> None:
@@ -94,7 +96,7 @@ async def test_other_metadata_is_written_without_embedding(index: EdgeIndex, emb
     await ingest(ingestor, source)
     changed = SourceDocument("handbook", source.content, metadata={"team": "infra"}, source_uri="handbook.md")
     assert await ingest(ingestor, changed) == [IngestResult("handbook", 4, 0, 4, 0)]
-    page = await index.list_documents("c")
+    page = await index.list_documents(C)
     assert page.documents[0].metadata == {"team": "infra"}
 
 
@@ -104,7 +106,7 @@ async def test_what_is_rejected_comes_back_by_name_and_the_rest_goes_in(index: E
     failures = {result.document_id: result.error for result in results if isinstance(result, IngestFailure)}
     assert failures.keys() == {"empty", "binary", "latin"}
     assert all(isinstance(error, DocumentRejected) for error in failures.values())
-    assert [doc.document_id for doc in (await index.list_documents("c")).documents] == ["a", "b"]
+    assert [doc.document_id for doc in (await index.list_documents(C)).documents] == ["a", "b"]
 
 
 async def test_a_failing_model_fails_its_documents_and_the_next_ingest_completes_them(
@@ -132,9 +134,9 @@ async def test_a_crash_before_the_deletion_leaves_nothing_after_the_next_ingest(
         patch.setattr(index, "delete_chunks", crash)
         results = await ingest(ingestor, handbook(2))
         assert isinstance(results[0], IngestFailure)
-    assert len(await index.stored_chunks("c", "handbook")) == 7
+    assert len(await index.stored_chunks(C, "handbook")) == 7
     assert await ingest(ingestor, handbook(2)) == [IngestResult("handbook", 3, 0, 3, 4)]
-    assert len(await index.stored_chunks("c", "handbook")) == 3
+    assert len(await index.stored_chunks(C, "handbook")) == 3
 
 
 async def test_the_same_document_twice_at_once_is_embedded_once(index: EdgeIndex, embedder: CountingEmbedder) -> None:
@@ -149,12 +151,34 @@ async def test_small_documents_share_requests_to_the_model(index: EdgeIndex, emb
     assert embedder.requests < 30
 
 
+async def test_tenants_that_ingest_at_once_share_no_request_to_the_model(index: EdgeIndex) -> None:
+    batches: list[str] = []
+
+    class Recording(CountingEmbedder):
+        async def embed_passages(self, texts: Sequence[str]) -> Sequence[Vector]:
+            batches.append("".join(texts))
+            return await super().embed_passages(texts)
+
+    ingestor = Ingestor(index, Recording())
+
+    async def taken(tenant: str) -> list[IngestResult | IngestFailure]:
+        async def stream() -> AsyncIterator[SourceDocument]:
+            for number in range(20):
+                yield SourceDocument(f"d{number}", f"Words of the {tenant}.".encode())
+
+        return [result async for result in ingestor.ingest(collection("c", tenant), stream())]
+
+    results = await asyncio.gather(taken("north"), taken("south"))
+    assert [len(of_tenant) for of_tenant in results] == [20, 20]
+    assert not [batch for batch in batches if "north" in batch and "south" in batch]
+
+
 async def test_an_abandoned_stream_stops_the_work(index: EdgeIndex, embedder: CountingEmbedder) -> None:
     async def endless() -> AsyncIterator[SourceDocument]:
         for number in range(1_000_000):
             yield handbook(1, f"d{number}")
 
-    stream = Ingestor(index, embedder).ingest("c", endless())
+    stream = Ingestor(index, embedder).ingest(C, endless())
     async for _ in stream:
         break
     await stream.aclose()
@@ -170,7 +194,7 @@ async def test_a_source_that_breaks_ends_the_stream_with_its_error(index: EdgeIn
         raise ConnectionError("client went away")
 
     with pytest.raises(ConnectionError):
-        async for _ in Ingestor(index, embedder).ingest("c", broken()):
+        async for _ in Ingestor(index, embedder).ingest(C, broken()):
             pass
 
 
@@ -179,16 +203,16 @@ async def test_another_embedder_is_a_mismatch_for_ingest_and_search(index: EdgeI
     with pytest.raises(EmbeddingMismatch):
         await ingest(Ingestor(index, NoEmbedder()), handbook(1))
     with pytest.raises(EmbeddingMismatch):
-        await Searcher(index, NoEmbedder()).search("c", "x")
-    found, _ = await Searcher(index, NoEmbedder()).search("c", "scheduler", SearchMode.SPARSE)
+        await Searcher(index, NoEmbedder()).search(C, "x")
+    found, _ = await Searcher(index, NoEmbedder()).search(C, "scheduler", SearchMode.SPARSE)
     assert found
 
 
 async def test_without_an_embedder_hybrid_search_is_sparse(index: EdgeIndex) -> None:
     await ingest(Ingestor(index, NoEmbedder()), handbook(2))
     searcher = Searcher(index, NoEmbedder())
-    found, mode = await searcher.search("c", "section 1")
+    found, mode = await searcher.search(C, "section 1")
     assert mode is SearchMode.SPARSE
     assert found[0].passage.chunk.text.startswith("## Section 1")
     with pytest.raises(InvalidFields, match="mode"):
-        await searcher.search("c", "x", SearchMode.DENSE)
+        await searcher.search(C, "x", SearchMode.DENSE)

@@ -52,6 +52,7 @@ class RunStore:
         row = {
             "run_id": run_id,
             "workflow": started.workflow,
+            "tenant": options.tenant,
             "principal": options.principal,
             "request_id": options.request_id or None,
             "request_hash": options.request_hash,
@@ -87,25 +88,29 @@ class RunStore:
         usage = tuple(codec.usage_row(lease.run_id, sequence, position, call) for position, call in calls.items())
         await self._writer.write(Append(lease, (), usage))
 
-    async def get(self, run_id: str) -> Run:
-        """The run; RunNotFound without."""
-        return await self._read(lambda connection: reading.get_run(connection, run_id))
+    async def get(self, tenant: str, run_id: str) -> Run:
+        """A tenant's run; RunNotFound without, also when it is another tenant's."""
+        return await self._read(lambda connection: reading.get_run(connection, tenant, run_id))
 
-    async def events(self, run_id: str, after: int, most: int = 200) -> tuple[TraceEvent, ...]:
-        """Its next stored events behind a sequence number, in order; none for a run that does not exist."""
-        return await self._read(lambda connection: reading.get_events(connection, run_id, after, most))
+    async def events(self, tenant: str, run_id: str, after: int, most: int = 200) -> tuple[TraceEvent, ...]:
+        """Its next stored events behind a sequence number, in order; none for a run that the tenant does not have."""
+        return await self._read(lambda connection: reading.get_events_of(connection, tenant, run_id, after, most))
 
-    async def evaluations(self, run_id: str) -> tuple[Evaluation, ...]:
+    async def evaluations(self, tenant: str, run_id: str) -> tuple[Evaluation, ...]:
         """Its grades, in the order of the trace."""
-        return await self._read(lambda connection: reading.get_evaluations(connection, run_id))
+        return await self._read(lambda connection: reading.get_evaluations(connection, tenant, run_id))
 
-    async def model_calls(self, run_id: str) -> tuple[ModelCall, ...]:
+    async def model_calls(self, tenant: str, run_id: str) -> tuple[ModelCall, ...]:
         """Its model calls, failed ones too, in the order in which they ended."""
-        return await self._read(lambda connection: reading.get_calls(connection, run_id))
+        return await self._read(lambda connection: reading.get_calls_of(connection, tenant, run_id))
 
     async def list(self, query: RunQuery) -> RunPage:
         """A page of runs, newest first; InvalidFields for a token of another query."""
         return await self._read(lambda connection: reading.list_runs(connection, query))
+
+    async def tokens_since(self, moment: datetime.datetime) -> dict[tuple[str, str], int]:
+        """Tokens of the runs of all tenants that started at or after a time, by tenant and principal."""
+        return await self._read(lambda connection: reading.tokens_since(connection, moment))
 
     async def claim_expired(self, most: int, workflows: tuple[str, ...]) -> tuple[ClaimedRun, ...]:
         """Take runs of these workflows up whose lease is over."""
@@ -124,19 +129,19 @@ class RunStore:
         """Note that a run is to be cancelled; whoever works on it will see it."""
         await persistent(lambda: leases.request_cancel(self._engine, run_id))
 
-    async def decide(self, run_id: str, decided: ApprovalDecided, limit: float) -> ClaimedRun:
+    async def decide(self, tenant: str, run_id: str, decided: ApprovalDecided, limit: float) -> ClaimedRun:
         """Store a person's decision and take the run. decided.approval: 0 means the request that waits.
 
         Raises:
-            RunNotFound: there is no such run.
+            RunNotFound: the tenant has no such run.
             RunNotWaiting: it waits for no decision, or for another one.
         """
-        return await persistent(lambda: self._decide(run_id, decided, limit))
+        return await persistent(lambda: self._decide(tenant, run_id, decided, limit))
 
-    async def _decide(self, run_id: str, decided: ApprovalDecided, limit: float) -> ClaimedRun:
+    async def _decide(self, tenant: str, run_id: str, decided: ApprovalDecided, limit: float) -> ClaimedRun:
         async with writing(self._engine) as connection:
-            query = select(runs.c.state, runs.c.approval, runs.c.last_sequence).where(runs.c.run_id == run_id)
-            row = (await connection.execute(query.with_for_update())).first()
+            query = select(runs.c.state, runs.c.approval, runs.c.last_sequence)
+            row = (await connection.execute(query.where(reading.of_tenant(tenant, run_id)).with_for_update())).first()
             if row is None:
                 raise RunNotFound(run_id)
             if row.state != RunState.WAITING.value or decided.approval not in {0, row.approval}:
@@ -176,7 +181,8 @@ class RunStore:
     async def _run_of_request(self, options: RunOptions) -> str:
         async def attempt() -> Any:
             async with reading_from(self._engine) as connection:
-                same = (runs.c.principal == options.principal) & (runs.c.request_id == options.request_id)
+                same = (runs.c.tenant == options.tenant) & (runs.c.principal == options.principal)
+                same &= runs.c.request_id == options.request_id
                 return (await connection.execute(select(runs.c.run_id, runs.c.request_hash).where(same))).one()
 
         row = await persistent(attempt)

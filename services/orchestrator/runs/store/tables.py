@@ -51,6 +51,7 @@ class Moment(TypeDecorator[datetime.datetime]):
 principals: Final = Table(
     "principals",
     metadata,
+    Column("tenant", String(63), primary_key=True),
     Column("principal", String(128), primary_key=True),
     Column("first_seen", Moment, nullable=False),
 )
@@ -60,6 +61,7 @@ runs: Final = Table(
     metadata,
     Column("run_id", String(36), primary_key=True),
     Column("workflow", String(64), nullable=False),
+    Column("tenant", String(63), nullable=False),
     Column("principal", String(128), nullable=False),
     # Null when the caller gave none: nulls are never equal, so the constraint lets them pass.
     Column("request_id", String(128)),
@@ -88,9 +90,10 @@ runs: Final = Table(
     Column("takeovers", Integer, nullable=False, server_default="0"),
     Column("checkpoints_pruned", Boolean, nullable=False, server_default=false()),
     Column("events_pruned", Boolean, nullable=False, server_default=false()),
-    UniqueConstraint("principal", "request_id", name="runs_request_id"),
+    UniqueConstraint("tenant", "principal", "request_id", name="runs_request_id"),
     Index("runs_by_lease", "state", "lease_expires"),
-    Index("runs_by_principal", "principal", "run_id"),
+    Index("runs_by_principal", "tenant", "principal", "run_id"),
+    Index("runs_by_tenant", "tenant", "run_id"),
     Index("runs_by_end", "finish_time"),
 )
 

@@ -84,7 +84,7 @@ class GroupWriter:
         # Kept open: asking the pool for one, and giving it back, would cost as much as the writing.
         self._connection: AsyncConnection | None = None
         self._writing: dict[str, float] = {}
-        self._seen_principals: set[str] = set()
+        self._seen_principals: set[tuple[str, str]] = set()
         self._seen_prompts: set[tuple[str, str]] = set()
 
     async def write(self, operation: Creation | Append) -> bool:
@@ -204,11 +204,11 @@ class GroupWriter:
         return {Lease(row.run_id, row.lease_owner or "", row.fence) for row in rows}
 
     async def _create(self, connection: AsyncConnection, creation: Creation) -> bool:
-        principal = creation.row["principal"]
-        if principal and principal not in self._seen_principals:
-            now = creation.event.create_time
-            await self._insert_new(connection, principals, [{"principal": principal, "first_seen": now}])
-            self._seen_principals.add(principal)
+        tenant, principal = creation.row["tenant"], creation.row["principal"]
+        if principal and (tenant, principal) not in self._seen_principals:
+            row = {"tenant": tenant, "principal": principal, "first_seen": creation.event.create_time}
+            await self._insert_new(connection, principals, [row])
+            self._seen_principals.add((tenant, principal))
         statement = self._insert(runs).values(
             deadline=now_epoch() + bindparam("limit"), lease_expires=now_epoch() + bindparam("ttl")
         )

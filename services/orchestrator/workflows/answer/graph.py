@@ -34,6 +34,7 @@ from services.orchestrator.workflows.answer.nodes import AnswerContext
 from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerState
 from services.orchestrator.workflows.faithfulness import failing_claims
 from services.orchestrator.workflows.ports import Generator, Judge, Retriever
+from services.orchestrator.workflows.steps import step
 
 NO_EVIDENCE_TEXT: Final = "The documents do not answer this question."
 UNFAITHFUL_TEXT: Final = "No answer could be given that the documents support."
@@ -45,12 +46,12 @@ AnswerGraph = CompiledStateGraph[AnswerState, AnswerContext, AnswerState, Answer
 def build_graph(checkpointer: Checkpointer = None) -> AnswerGraph:
     """Compile the graph. Nodes do the work; every choice between edges is a function of policy.py."""
     graph = StateGraph(AnswerState, context_schema=AnswerContext)
-    graph.add_node("retrieve", nodes.retrieve)
-    graph.add_node("grade_passages", nodes.grade_passages)
-    graph.add_node("broaden_query", nodes.broaden_query)
-    graph.add_node("generate", nodes.generate)
-    graph.add_node("grade_answer", nodes.grade_answer)
-    graph.add_node("refine_answer", nodes.refine_answer)
+    graph.add_node("retrieve", step(nodes.retrieve))
+    graph.add_node("grade_passages", step(nodes.grade_passages))
+    graph.add_node("broaden_query", step(nodes.broaden_query))
+    graph.add_node("generate", step(nodes.generate))
+    graph.add_node("grade_answer", step(nodes.grade_answer))
+    graph.add_node("refine_answer", step(nodes.refine_answer))
     graph.add_node("finish", nodes.finish)
     graph.add_edge(START, "retrieve")
     graph.add_edge("retrieve", "grade_passages")

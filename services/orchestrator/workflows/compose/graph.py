@@ -33,6 +33,7 @@ from services.orchestrator.workflows.compose import nodes, policy
 from services.orchestrator.workflows.compose.nodes import ComposeContext
 from services.orchestrator.workflows.compose.state import ComposeRequest, ComposeState, ReviewedDraft
 from services.orchestrator.workflows.ports import Generator, Judge, Retriever
+from services.orchestrator.workflows.steps import step
 
 _REQUEST: Final = TypeAdapter(ComposeRequest)
 ComposeGraph = CompiledStateGraph[ComposeState, ComposeContext, ComposeState, ComposeState]
@@ -41,11 +42,11 @@ ComposeGraph = CompiledStateGraph[ComposeState, ComposeContext, ComposeState, Co
 def build_graph(checkpointer: Checkpointer = None) -> ComposeGraph:
     """Compile the graph. Nodes do the work; every choice between edges is a function of policy.py."""
     graph = StateGraph(ComposeState, context_schema=ComposeContext)
-    graph.add_node("retrieve", nodes.retrieve)
-    graph.add_node("grade_passages", nodes.grade_passages)
-    graph.add_node("write", nodes.write)
-    graph.add_node("review", nodes.review)
-    graph.add_node("revise", nodes.revise)
+    graph.add_node("retrieve", step(nodes.retrieve))
+    graph.add_node("grade_passages", step(nodes.grade_passages))
+    graph.add_node("write", step(nodes.write))
+    graph.add_node("review", step(nodes.review))
+    graph.add_node("revise", step(nodes.revise))
     graph.add_node("approve", nodes.approve)
     graph.add_node("finish", nodes.finish)
     graph.add_conditional_edges(START, policy.at_start, ["retrieve", "write"])

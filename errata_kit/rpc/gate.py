@@ -1,0 +1,98 @@
+"""The gate before every call: who calls, may they, and is there room. Health checks never come here."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+from errata_kit.access.principals import Principal
+from errata_kit.access.rates import RequestRates
+from errata_kit.access.roles import required_role
+from errata_kit.access.settings import ReflectionAccess
+from errata_kit.errors import Draining, NotAuthenticated, Overloaded, PermissionDenied, RateLimited
+from errata_kit.metrics import Metrics
+from errata_kit.settings import ServiceSettings
+
+_RETRY_AFTER_SECONDS: Final = 1.0
+
+Entering = Callable[[str, Principal], contextlib.AbstractContextManager[None]]
+"""A service's own condition: entered with the method and the caller before a call is worked on, and left at its end."""
+
+
+def anybody_enters(method: str, principal: Principal) -> contextlib.AbstractContextManager[None]:
+    """No condition."""
+    return contextlib.nullcontext()
+
+
+class Authenticates(Protocol):
+    """Tells who calls."""
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Principal:
+        """The caller that the call's metadata prove. Raises NotAuthenticated."""
+        ...
+
+
+class Gate:
+    """One a server. draining: no new calls are taken any more."""
+
+    def __init__(
+        self, settings: ServiceSettings, metrics: Metrics, authenticator: Authenticates, entering: Entering = anybody_enters
+    ) -> None:
+        self._limit = settings.max_concurrent_calls
+        self._reflection = settings.reflection_access
+        self._rates = RequestRates(settings.requests_per_minute, settings.principal_requests_per_minute)
+        self._metrics = metrics
+        self._authenticator = authenticator
+        self._entering = entering
+        self._in_flight = 0
+        self.draining = False
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a call as under way inside the block. Raises Draining or Overloaded when there is no room for any."""
+        self._in_flight += 1
+        self._metrics.in_flight.set(self._in_flight)
+        try:
+            if self.draining:
+                raise Draining("The service is shutting down", retry_after=_RETRY_AFTER_SECONDS)
+            if self._in_flight > self._limit:
+                self._metrics.rejected_calls.labels("concurrent_calls", "all").inc()
+                raise Overloaded("The service has more calls than it takes", retry_after=_RETRY_AFTER_SECONDS)
+            yield
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight.set(self._in_flight)
+
+    async def identified(self, method: str, metadata: Mapping[str, str]) -> Principal:
+        """Who calls. Raises NotAuthenticated or PermissionDenied."""
+        principal = await self._known(metadata)
+        role = required_role(method)
+        if not principal.has(role):
+            raise PermissionDenied(f"This call needs the role {role.value}", metadata={"role": role.value})
+        return principal
+
+    async def explored(self, metadata: Mapping[str, str]) -> None:
+        """Raises NotAuthenticated when the caller may not use reflection."""
+        if self._reflection is not ReflectionAccess.OPEN:
+            await self._known(metadata)
+
+    @contextlib.contextmanager
+    def admitted(self, method: str, principal: Principal) -> Iterator[None]:
+        """Let a caller's call in for the time of the block. Raises RateLimited."""
+        try:
+            self._rates.take(principal)
+            entering = self._entering(method, principal)
+            entering.__enter__()
+        except RateLimited as error:
+            self._metrics.rejected_calls.labels(error.metadata["limit"], error.metadata["scope"]).inc()
+            raise
+        try:
+            yield
+        finally:
+            entering.__exit__(None, None, None)
+
+    async def _known(self, metadata: Mapping[str, str]) -> Principal:
+        try:
+            return await self._authenticator.authenticate(metadata)
+        except NotAuthenticated as error:
+            self._metrics.authentication_failures.labels(error.metadata.get("cause", "unknown")).inc()
+            raise
