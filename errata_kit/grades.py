@@ -63,12 +63,12 @@ class Evidence:
 class Claim:
     """One statement of an answer. span lies in the answer; support is 0–1."""
 
-    claim_id: str
+    claim_id: Annotated[str, utf8_at_most(128)]
     text: Annotated[str, utf8_at_most(8 * KIB)]
     span: Span
     verdict: Verdict
     support: UnitScore
-    evidence: tuple[Evidence, ...] = ()
+    evidence: Annotated[tuple[Evidence, ...], Field(max_length=100)] = ()
     explanation: Annotated[str, utf8_at_most(8 * KIB)] = ""
 
 

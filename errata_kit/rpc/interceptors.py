@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import inspect
+import re
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -29,6 +31,8 @@ TOKENS_KEY: Final = "errata-budget-tokens"
 _HEALTH: Final = "/grpc.health."
 _REFLECTION: Final = "/grpc.reflection."
 _NO_MESSAGE: Final = "is not a message of this method, or nests too deep, or holds text that is not UTF-8"
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _log = get_logger("errata.rpc")
 _Behaviour = Callable[..., Any]
@@ -72,7 +76,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
         async def handle(request: Any, context: Context) -> Any:
             async with self._around(method, kind, context):
-                reply = await behaviour(read(request), context)
+                call = behaviour(read(request), context)
+                # What the caller has sent is not to be held by this frame as well.
+                del request
+                reply = await call
                 sent()
                 return reply
 
@@ -86,14 +93,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         sent = self._counting(self._metrics.sent, method, kind)
 
         async def handle(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with self._around(method, kind, context), contextlib.aclosing(behaviour(read(request), context)) as replies:
+            async with self._around(method, kind, context):
+                call = behaviour(read(request), context)
+                del request
                 if kind == "bidi_stream":
                     # Who sends a lot can wait for it: a client of grpcio that is refused in the middle of a large message
                     # is told INTERNAL and not why.
                     await context.send_initial_metadata(())
-                async for reply in replies:
-                    sent()
-                    yield reply
+                async with contextlib.aclosing(call) as replies:
+                    async for reply in replies:
+                        sent()
+                        yield reply
 
         return handle
 
@@ -122,7 +132,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         code = "OK"
         metadata = _metadata(context)
         self._metrics.started.labels(*labels).inc()
-        with server_span(method, metadata, metadata.get(RUN_ID_KEY, "")[:64]) as span:
+        with server_span(method, metadata, _run_id(metadata)) as span:
             try:
                 async with self._entered(method, metadata, context):
                     yield
@@ -162,10 +172,16 @@ def _metadata(context: Context) -> dict[str, str]:
     return {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
 
+def _run_id(metadata: Mapping[str, str]) -> str:
+    # It stands in every line of the log, where no other text of a caller belongs.
+    given = metadata.get(RUN_ID_KEY, "")
+    return given if _RUN_ID.fullmatch(given) else ""
+
+
 def _identifiers(metadata: Mapping[str, str]) -> tuple[str, str, CallBudget | None]:
     cost, tokens = _bound(metadata.get(COST_KEY)), _bound(metadata.get(TOKENS_KEY))
     budget = None if cost is None and tokens is None else CallBudget(cost, tokens)
-    return metadata.get(RUN_ID_KEY, "")[:64], trace_id_of(metadata.get(TRACE_KEY, "")), budget
+    return _run_id(metadata), trace_id_of(metadata.get(TRACE_KEY, "")), budget
 
 
 def _bound(text: str | None) -> int | None:
@@ -189,6 +205,8 @@ async def _abort(context: Context, error: ErrataError) -> None:
     from grpc_status import rpc_status
 
     status: Any = rpc_status.to_status(to_status(error))
+    # Their variables hold the request, and grpcio's end of a call is a circle: megabytes would stay until the collector comes.
+    traceback.clear_frames(error.__traceback__)
     # abort_with_status would put the status' own trailers in place of ours, and the pushback would never be sent.
     await context.abort(status.code, status.details, (*status.trailing_metadata, *trailers(error)))
 

@@ -309,6 +309,8 @@ def _options(settings: ServiceSettings) -> list[tuple[str, Any]]:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
+        # For each connection; a client that wants more at once waits with them on its side.
+        ("grpc.max_concurrent_streams", max(100, settings.max_concurrent_calls)),
         ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),

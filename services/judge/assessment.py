@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from errata_kit.bounds import invalid
 from errata_kit.errors import JudgementIncomplete
 from errata_kit.grades import AnswerGrade, Claim, Evidence, FindingKind, GuardFinding
 from errata_kit.metrics import Metrics
@@ -18,6 +19,8 @@ from services.judge.guard import find_ungrounded, lower
 from services.judge.off_loop import off_loop
 from services.judge.provider import CheckedClaims, Provider
 
+MOST_CLAIMS: Final = 1000
+"""Claims of one answer: more than 64 KiB of sentences that people write ever have."""
 _LONGEST_CLAIM: Final = 2000
 _LONGEST_QUOTE: Final = 250
 _MOST_FINDINGS: Final = 100
@@ -53,7 +56,9 @@ class AnswerAssessor:
         self._metrics = metrics
 
     async def assess(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
-        """Grade an answer. Raises an ErrataError when its claims could not be checked."""
+        """Grade an answer. Raises InvalidFields when it has too many claims, and another ErrataError
+        when they could not be checked.
+        """
         with self._metrics.judging("check_claims"):
             graded = await self._assess(question, answer, passages)
         self._metrics.faithfulness_score.observe(graded.grade.faithfulness_score)
@@ -65,6 +70,9 @@ class AnswerAssessor:
 
     async def _assess(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
         texts = await off_loop(len(answer), split_claims, answer)
+        if len(texts) > MOST_CLAIMS:
+            # Each is compared with each sentence of the passages: thousands of tiny ones would fill gigabytes.
+            raise invalid("answer", f"must have at most {MOST_CLAIMS} claims; it has {len(texts)}")
         checked = CheckedClaims(())
         if texts:
             # An answer that states nothing needs no model.

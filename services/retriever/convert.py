@@ -17,6 +17,7 @@ from errata_kit.bounds import (
     NotBlank,
     PageSize,
     Query,
+    first_entries,
     invalid,
     utf8_at_most,
     validated,
@@ -122,7 +123,7 @@ def document_from(message: pb2.Document) -> SourceDocument:
             "document_id": message.document_id,
             "title": message.title,
             "source_uri": message.source_uri,
-            "metadata": dict(message.metadata),
+            "metadata": first_entries(message.metadata, 64),
         },
     )
     content = message.content if message.WhichOneof("body") == "content" else message.text.encode()

@@ -422,3 +422,11 @@ async def test_offline_judges_by_itself_and_always_the_same() -> None:
     assert grade.claims[0].evidence[0].passage_id == "near" and list(grade.problematic_claim_ids) == ["c2"]
     assert grade.model == "offline" and grade.faithfulness_score < 0.8
     assert not results["near"].usage.model_calls
+
+
+async def test_an_answer_of_too_many_claims_is_refused() -> None:
+    async with judge() as served:
+        request = pb2.GradeAnswerRequest(question=QUESTION, answer="* a\n" * 1500, passages=[WANTED])
+        failure = await failure_of(served.stub.GradeAnswer(request, timeout=CALL_SECONDS))
+    assert failure.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "at most 1000 claims" in failure.violations["answer"]

@@ -38,8 +38,6 @@ FILES: Final = {
 }
 _OWN_FAILURE: Final = "Internal error from Core"
 """What grpcio's client says when it can't send at all: a header that HTTP/2 forbids, or a stream that has ended already."""
-RUN_ID: Final = "01890000-0000-7000-8000-000000000000"
-CLIENT_CAUSED: Final = frozenset({"DEADLINE_EXCEEDED", "CANCELLED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +262,6 @@ async def send(channel: grpc.aio.Channel, attack: Attack) -> Outcome:
         status = "CANCELLED"
     except grpc.aio.AioRpcError as error:
         status, said = error.code().name, _said(error.details(), error.trailing_metadata())
-        if said == _OWN_FAILURE:
-            status = "UNSENT"
     except (grpc.aio.UsageError, asyncio.InvalidStateError, grpc.aio.InternalError):
         status = "CANCELLED"
     except asyncio.CancelledError:
@@ -275,6 +271,8 @@ async def send(channel: grpc.aio.Channel, attack: Attack) -> Outcome:
         status = "CANCELLED"
     finally:
         call.cancel()
+    if status == "INTERNAL" and said.strip() == _OWN_FAILURE:
+        status = "UNSENT"
     return Outcome(attack, status, said, b"".join(received), time.monotonic() - started)
 
 

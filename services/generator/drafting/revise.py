@@ -18,7 +18,7 @@ from services.generator.provider import MAX_TEXT_BYTES, Revision
 
 # One wish each: sentences, and halves of one that ask for different things ("explain a, and remove b").
 _WISHES: Final = re.compile(
-    r"(?<=[.!?;])\s+|\n+|,?\s+(?:and|but|then)\s+(?:also\s+|please\s+)*"
+    r"(?<=[.!?;])\s+|\n+|,?\s{1,8}(?:and|but|then)\s+(?:also\s+|please\s+)*"
     r"(?=(?:remove|drop|delete|leave out|omit|take out|do not|don't|add|mention|include|explain|describe|cover|make it|"
     r"shorten)\b)",
     re.IGNORECASE,

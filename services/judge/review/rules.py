@@ -38,7 +38,7 @@ _MUCH_TOO_SHORT: Final = 0.30
 # Sentences of fewer words may well return ("Restart the service."); as may a heading.
 _REPEAT_WORDS: Final = 5
 _ENDINGS: Final = "\"'”’»)]*_`|>"
-_CITATION: Final = re.compile(r"(?:[ \t]*\[\d{1,3}(?:[ ]?,[ ]?\d{1,3}){0,9}\])+\Z")
+_CITATION: Final = re.compile(r"(?:[ \t]{0,3}\[\d{1,3}(?:[ ]?,[ ]?\d{1,3}){0,9}\]){1,20}\Z")
 _HANGING: Final = STOP_WORDS - {
     "it",
     "so",

@@ -106,9 +106,9 @@ class Rendered:
 
 
 def variables(service: str) -> set[str]:
-    """The names that a service's settings read, and NAME_FILE for each secret among them."""
+    """The names that may be set for a service: those that its settings read, and for a secret NAME_FILE instead of NAME."""
     names = set()
     for field in SETTINGS[service].model_fields.values():
         alias = str(field.validation_alias)
-        names |= {alias, f"{alias}_FILE"} if is_secret(field) else {alias}
+        names.add(f"{alias}_FILE" if is_secret(field) else alias)
     return names
