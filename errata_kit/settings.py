@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from errata_kit.access.settings import AccessSettings
 
@@ -49,10 +49,6 @@ def is_secret(field: FieldInfo) -> bool:
 
 class ServiceSettings(AccessSettings):
     """What all services have in common."""
-
-    model_config = SettingsConfigDict(
-        frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True
-    )
 
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", validation_alias="ERRATA_LOG_LEVEL")
     """Lines below this level are dropped."""

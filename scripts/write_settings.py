@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from errata_kit.llm.settings import ModelSettings  # noqa: E402
-from errata_kit.settings import ServiceSettings  # noqa: E402
+from errata_kit.settings import ServiceSettings, is_secret  # noqa: E402
+from errata_kit.tracing_settings import VARIABLES  # noqa: E402
 from services.generator.settings import GeneratorSettings  # noqa: E402
 from services.judge.settings import JudgeSettings  # noqa: E402
 from services.orchestrator.settings import OrchestratorSettings  # noqa: E402
@@ -33,7 +34,12 @@ def tables() -> str:
     ):
         rows = {name: row for name, row in _rows(own.model_fields).items() if name not in shared and name not in models}
         parts.append(_table(title, rows))
-    return "\n".join(parts)
+    return "\n".join([*parts, _tracing()])
+
+
+def _tracing() -> str:
+    names = ", ".join(f"`{name}`" for name in VARIABLES)
+    return f"## Traces\n\nThese variables have the meaning that the OpenTelemetry specification gives them: {names}.\n"
 
 
 def _rows(fields: dict[str, FieldInfo]) -> dict[str, str]:
@@ -41,7 +47,9 @@ def _rows(fields: dict[str, FieldInfo]) -> dict[str, str]:
     for field in fields.values():
         default = field.get_default(call_default_factory=True, validated_data={})
         shown = "" if default in (None, "") else f"`{getattr(default, 'value', default)}`"
-        rows[str(field.validation_alias)] = f"| `{field.validation_alias}` | {shown} | {field.description or ''} |"
+        name = str(field.validation_alias)
+        from_file = f" Or `{name}_FILE`, the file that holds it." if is_secret(field) else ""
+        rows[name] = f"| `{name}` | {shown} | {field.description or ''}{from_file} |"
     return rows
 
 

@@ -17,6 +17,7 @@ _MOST_PRINCIPALS: Final = 10_000
 class Limit(StrEnum):
     """What can be used up."""
 
+    CONCURRENT_CALLS = "concurrent_calls"
     CONCURRENT_RUNS = "concurrent_runs"
     REQUESTS_PER_MINUTE = "requests_per_minute"
     TOKENS_PER_DAY = "tokens_per_day"

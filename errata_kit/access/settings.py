@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class AuthMode(StrEnum):
@@ -41,6 +41,10 @@ class ReflectionAccess(StrEnum):
 
 class AccessSettings(BaseSettings):
     """Who may call, over which connection, and how much."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True, use_attribute_docstrings=True
+    )
 
     host: str = Field("127.0.0.1", validation_alias="ERRATA_HOST", min_length=1)
     """Address to listen on. Another one than loopback needs authentication."""

@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from errata_kit.access.principals import Principal
-from errata_kit.access.rates import RequestRates
+from errata_kit.access.rates import Limit, RequestRates, Scope
 from errata_kit.access.roles import required_role
 from errata_kit.access.settings import ReflectionAccess
 from errata_kit.errors import Draining, NotAuthenticated, Overloaded, PermissionDenied, RateLimited
-from errata_kit.metrics import Metrics
+from errata_kit.metrics import Metrics, at_zero
 from errata_kit.settings import ServiceSettings
 
 _RETRY_AFTER_SECONDS: Final = 1.0
+# Why callers are not believed; the causes of NotAuthenticated.
+_CAUSES: Final = ("missing", "invalid", "expired", "revoked", "identity", "principal", "tenant")
 
 Entering = Callable[[str, Principal], contextlib.AbstractContextManager[None]]
 """A service's own condition: entered with the method and the caller before a call is worked on, and left at its end."""
@@ -41,6 +43,8 @@ class Gate:
         self._reflection = settings.reflection_access
         self._rates = RequestRates(settings.requests_per_minute, settings.principal_requests_per_minute)
         self._metrics = metrics
+        at_zero(metrics.rejected_calls, Limit, Scope)
+        at_zero(metrics.authentication_failures, _CAUSES)
         self._authenticator = authenticator
         self._entering = entering
         self._in_flight = 0
@@ -55,7 +59,7 @@ class Gate:
             if self.draining:
                 raise Draining("The service is shutting down", retry_after=_RETRY_AFTER_SECONDS)
             if self._in_flight > self._limit:
-                self._metrics.rejected_calls.labels("concurrent_calls", "all").inc()
+                self._metrics.rejected_calls.labels(Limit.CONCURRENT_CALLS.value, Scope.ALL.value).inc()
                 raise Overloaded("The service has more calls than it takes", retry_after=_RETRY_AFTER_SECONDS)
             yield
         finally:
