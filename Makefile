@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PROTOS := $(shell find protos -name '*.proto' | sort)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format gen gen-check docs lock bench clean
+.PHONY: help setup demo test test-fast lint format gen gen-check docs lock manifests bench clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,9 +59,14 @@ docs: setup ## Draw the compiled graph into docs/workflows.md, and write the set
 lock: setup ## Resolve the newest versions that pyproject.toml allows
 	@$(BIN)/uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --upgrade -o locks/requirements.txt
 	@echo "uv==$$($(BIN)/uv --version | cut -d' ' -f2)" | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/uv.txt
+	@for name in orchestrator retriever judge generator; do $(BIN)/uv pip compile pyproject.toml --extra $$name -c locks/requirements.txt --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/$$name.txt || exit 1; done
+	@$(BIN)/uv pip compile locks/policy.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/policy.txt
+
+manifests: setup ## Render deploy/k8s, validate it, and run the policy scanner
+	@$(BIN)/python scripts/manifests.py
 
 bench: setup ## Print the figures that need no other data than ../shared/data
-	@for name in retrieval judge refusal overhead durability; do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
+	@for name in retrieval judge refusal overhead durability overload hostile; do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
 
 clean: ## Remove the environment and the demo's data
 	@rm -rf $(VENV) .errata build dist .mypy_cache .ruff_cache .pytest_cache
