@@ -44,8 +44,8 @@ from errata_kit.rpc.status import from_rpc_error
 from services.retriever.settings import EmbeddingProvider
 
 COLLECTION: Final = "overload"
-# Four for each core of a machine on which all services run: then their work fits in while the model is waited for.
-MAX_RUNS: Final = 8
+# Two for each core of a machine on which all services, the double and the callers run: so docs/operations.md says.
+MAX_RUNS: Final = 4
 TIMES_TOO_MUCH: Final = 10
 _ALONE: Final = 60
 _HEALTHY_SECONDS: Final = 120.0

@@ -89,10 +89,17 @@ class ErrataError(Exception):
         self.model_calls: tuple[ModelCall, ...] = ()
         """Model calls that were made before it failed: they cost money all the same."""
 
+    quotes: ClassVar[bool] = False
+    """Whether detail may quote a model, its provider or a prompt. Then it is for the log at DEBUG only."""
+
     @property
     def why(self) -> Reason:
         """The reason; a RemoteError carries the one it was given."""
         return self.reason
+
+    def for_log(self, *, debug: bool = False) -> str:
+        """What the log may say of detail; at the default level nothing that somebody else may have written."""
+        return self.detail[:2000] if debug or not self.quotes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +167,8 @@ class IndexUnavailable(ErrataError):
 
 class ModelError(ErrataError):
     """A call of a language or embedding model gave no usable result. Its subclasses say why; none is ever a verdict."""
+
+    quotes = True
 
 
 class ModelUnavailable(ModelError):

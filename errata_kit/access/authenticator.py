@@ -61,12 +61,15 @@ class Authenticator:
         await self._callers.aclose()
 
 
-def open_authenticator(settings: AccessSettings) -> Authenticator:
+def open_authenticator(settings: AccessSettings, *, takes_identities: bool = True) -> Authenticator:
     """The authenticator that the settings ask for. Files are read at once, an issuer's keys with the first call or ready().
+
+    takes_identities: whether signed identities are looked at. The orchestrator signs them and takes none, so that one that was
+    taken from a service behind it is worth nothing there.
 
     Raises StartFailed, which names the file or the variable.
     """
-    return Authenticator(_callers(settings), _identities(settings))
+    return Authenticator(_callers(settings), _identities(settings) if takes_identities else None)
 
 
 def _identities(settings: AccessSettings) -> "IdentityVerifier | None":

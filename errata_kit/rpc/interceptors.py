@@ -197,7 +197,9 @@ def _known(error: Exception, method: str) -> ErrataError:
         _log.exception("call_failed", method=method)
         return ErrataError()
     if not isinstance(error, InvalidFields) and error.detail:
-        _log.warning("call_error", method=method, reason=error.why.value, detail=error.detail[:2000])
+        cause = error.metadata.get("cause", "")
+        _log.warning("call_error", method=method, reason=error.why.value, cause=cause, detail=error.for_log())
+        _log.debug("call_error_detail", method=method, detail=error.for_log(debug=True))
     return error
 
 

@@ -52,7 +52,7 @@ class Service:
     """What a service gives to serve().
 
     ready() returns once every dependency has answered; drain() ends what runs; entering is the service's own condition on who
-    is let in, beside those of the settings.
+    is let in, beside those of the settings. takes_identities: whether the orchestrator may call it in somebody's name.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Service:
     drain: Callable[[float], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] = field(default=_nothing)
     entering: Entering = anybody_enters
+    takes_identities: bool = True
 
     @property
     def health_names(self) -> tuple[str, str]:
@@ -150,7 +151,7 @@ async def running(service: Service, settings: ServiceSettings) -> AsyncIterator[
     """
     try:
         async with contextlib.AsyncExitStack() as stack:
-            authenticator = open_authenticator(settings)
+            authenticator = open_authenticator(settings, takes_identities=service.takes_identities)
             stack.push_async_callback(authenticator.aclose)
             gate = Gate(settings, service.metrics, authenticator, service.entering)
             server = grpc.aio.server(interceptors=[CallInterceptor(service.metrics, gate)], options=_options(settings))

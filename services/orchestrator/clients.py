@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from errata_kit.access.identity import IdentitySigner
 from errata_kit.drafts import Criterion
-from errata_kit.errors import ErrataError, ModelTruncated
+from errata_kit.errors import ErrataError, ModelTruncated, Reason, ServiceUnavailable
 from errata_kit.grades import Claim, PassageGrade
 from errata_kit.passages import Passage
 from errata_kit.rpc import convert, convert_drafts
@@ -51,6 +51,15 @@ async def until_serving(channel: grpc.aio.Channel, name: str) -> None:
         await asyncio.sleep(0.1)
 
 
+def _failure(error: grpc.aio.AioRpcError, service: str) -> ErrataError:
+    """What a failed call means to the run. Whoever has asked has proved who it is: it is we who are not trusted there."""
+    failure = from_rpc_error(error, service)
+    if failure.why not in {Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED}:
+        return failure
+    message = f"The {service} does not accept the orchestrator's calls"
+    return ServiceUnavailable(message, metadata={"service": service}, detail=f"{failure.why.value}: {failure.message}")
+
+
 class RetrieverClient:
     """Searches."""
 
@@ -70,7 +79,7 @@ class RetrieverClient:
         try:
             reply = await self._stub.Search(message, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "retriever") from None
+            raise _failure(error, "retriever") from None
         return tuple(convert.passage_from(item.passage) for item in reply.passages)
 
 
@@ -95,7 +104,7 @@ class JudgeClient:
                         waiting.discard(reply.passage_id)
                         yield _passage_result(reply)
             except grpc.aio.AioRpcError as error:
-                failure = from_rpc_error(error, "judge")
+                failure = _failure(error, "judge")
         if failure is not None and len(waiting) == len(passages):
             raise failure
         for passage in passages:
@@ -111,7 +120,7 @@ class JudgeClient:
         try:
             reply = await self._stub.GradeAnswer(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "judge") from None
+            raise _failure(error, "judge") from None
         return GradedAnswer(convert.answer_grade_from(reply.grade), convert.model_calls_from(reply.usage))
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
@@ -126,7 +135,7 @@ class JudgeClient:
         try:
             reply = await self._stub.ReviewDraft(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "judge") from None
+            raise _failure(error, "judge") from None
         return ReviewOfDraft(convert_drafts.review_from(reply.review), convert.model_calls_from(reply.usage))
 
 
@@ -143,7 +152,7 @@ class GeneratorClient:
         try:
             reply = await self._stub.BroadenQuery(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "generator") from None
+            raise _failure(error, "generator") from None
         calls = convert.model_calls_from(reply.usage)
         # A model's text; see NoNul.
         query = reply.query.replace("\0", " ")
@@ -224,6 +233,6 @@ async def _written(call: Any, whole: Callable[[Any], Whole]) -> AsyncIterator[st
                     ended = True
                     yield whole(reply)
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, "generator") from None
+            raise _failure(error, "generator") from None
     if not ended:
         raise ModelTruncated("The generator's stream ended without the whole text")

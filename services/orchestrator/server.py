@@ -178,6 +178,7 @@ async def _build(settings: OrchestratorSettings, stack: contextlib.AsyncExitStac
         drain=engine.drain,
         close=stack.aclose,
         entering=admission.entering,
+        takes_identities=False,
     )
 
 

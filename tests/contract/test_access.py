@@ -16,9 +16,10 @@ from errata.orchestrator.v1 import orchestrator_service_pb2 as pb2
 from google.protobuf import descriptor_pool
 from structlog.testing import capture_logs
 
-from errata_kit.access.principals import Role
+from errata_kit.access.identity import IdentitySigner
+from errata_kit.access.principals import Principal, Role
 from errata_kit.access.roles import REQUIRED
-from tests.harness.secured import Caller, KeyRing
+from tests.harness.secured import Caller, IdentityKeys, KeyRing
 from tests.harness.services import (
     CALL_SECONDS,
     Below,
@@ -173,6 +174,13 @@ async def test_an_identity_means_nothing_to_an_orchestrator_that_trusts_nobody(k
     async with guarded(keys) as served:
         assert (await called(served, "ListRuns", identity)).metadata == {"cause": "missing"}
         await ann.call(served, "ListRuns", pb2.ListRunsRequest(), identity)
+
+
+async def test_an_orchestrator_takes_no_identity_even_from_itself(keys: KeyRing, tmp_path: Path) -> None:
+    identity = IdentityKeys.made(tmp_path)
+    stolen = IdentitySigner.from_file(identity.private).sign(Principal("boss", "north", frozenset(Role)))
+    async with guarded(keys, identity_trust_file=identity.public) as served:
+        assert (await called(served, "ListRuns", (("errata-identity", stolen),))).metadata == {"cause": "missing"}
 
 
 # --- roles ------------------------------------------------------------------------------------------------------------

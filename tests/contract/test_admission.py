@@ -203,7 +203,6 @@ async def test_while_all_is_full_everything_else_still_answers() -> None:
         call.cancel()
 
 
-@pytest.mark.xfail(raises=grpc.aio.AioRpcError, reason="a repeated request keeps a place for a run that it does not start")
 async def test_who_comes_back_to_a_run_takes_no_further_place() -> None:
     hook, below = held()
     async with scripted(below, max_runs=2) as served:

@@ -234,12 +234,7 @@ FAULTS = {
 }
 
 
-LEAKS = pytest.mark.xfail(reason="the provider's and the model's own words are logged as the detail of the failure")
-
-
-@pytest.mark.parametrize(
-    "fault", [pytest.param(name, marks=() if name == "the connection breaks" else LEAKS) for name in FAULTS]
-)
+@pytest.mark.parametrize("fault", list(FAULTS))
 @pytest.mark.parametrize("schema", ["PassageGradeOutput", "ClaimVerdictsOutput"])
 def test_what_the_model_says_when_it_fails_is_not_in_the_logs(
     watched: Watched, background: Background, fault: str, schema: str

@@ -52,7 +52,7 @@ class PassageGrader:
                 graded = await self._provider.grade_passage(question, passage)
         except ErrataError as error:
             self._metrics.passage_grades.labels(error.why.value).inc()
-            _log.warning("passage_not_graded", reason=error.why.value, detail=error.detail[:2000])
+            _log.warning("passage_not_graded", reason=error.why.value, detail=error.for_log())
             return PassageResult(passage.passage_id, error)
         self._metrics.passage_grades.labels("relevant" if graded.grade.relevant else "irrelevant").inc()
         self._metrics.passage_score.observe(graded.grade.score)

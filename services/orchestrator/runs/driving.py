@@ -67,7 +67,7 @@ async def result_of(
         if raised.metadata.get("service") == "database":
             raise
         if raised.why not in {Reason.CANCELLED, Reason.BUDGET_EXHAUSTED}:
-            _log.warning("run_failed", reason=raised.why.value, detail=raised.detail[:2000])
+            _log.warning("run_failed", reason=raised.why.value, detail=raised.for_log())
         error = raised
     except (LeaseLost, *STORAGE_ERRORS):
         raise

@@ -208,6 +208,8 @@ class RunEngine:
         started = workflow.started(request, options)
         created = await self._store.create(run_id, workflow.dump(request), started, options, limit)
         if created.event is None:
+            # The run is there already, and has its own place.
+            under_way()
             return created.run_id, False
         lease = Lease(run_id, self._settings.replica, 1)
         active = self._enter(workflow, _owner(options.principal, options.tenant), lease, since, (created.event,))
