@@ -8,7 +8,7 @@ from errata_kit.access.principals import Principal
 from errata_kit.access.rates import Limit, RequestRates, Scope
 from errata_kit.access.roles import required_role
 from errata_kit.access.settings import ReflectionAccess
-from errata_kit.errors import Draining, NotAuthenticated, Overloaded, PermissionDenied, RateLimited
+from errata_kit.errors import Draining, ErrataError, NotAuthenticated, Overloaded, PermissionDenied, RateLimited
 from errata_kit.metrics import Metrics, at_zero
 from errata_kit.settings import ServiceSettings
 
@@ -18,6 +18,15 @@ _CAUSES: Final = ("missing", "invalid", "expired", "revoked", "identity", "princ
 
 Entering = Callable[[str, Principal], contextlib.AbstractContextManager[None]]
 """A service's own condition: entered with the method and the caller before a call is worked on, and left at its end."""
+
+
+Full = Callable[[str], RateLimited | None]
+"""A service's own word on a method, before anything is known about the caller: why there is no room for anybody, or None."""
+
+
+def never_full(method: str) -> RateLimited | None:
+    """There is always room."""
+    return None
 
 
 def anybody_enters(method: str, principal: Principal) -> contextlib.AbstractContextManager[None]:
@@ -37,7 +46,12 @@ class Gate:
     """One a server. draining: no new calls are taken any more."""
 
     def __init__(
-        self, settings: ServiceSettings, metrics: Metrics, authenticator: Authenticates, entering: Entering = anybody_enters
+        self,
+        settings: ServiceSettings,
+        metrics: Metrics,
+        authenticator: Authenticates,
+        entering: Entering = anybody_enters,
+        full: Full = never_full,
     ) -> None:
         self._limit = settings.max_concurrent_calls
         self._reflection = settings.reflection_access
@@ -47,20 +61,31 @@ class Gate:
         at_zero(metrics.authentication_failures, _CAUSES)
         self._authenticator = authenticator
         self._entering = entering
+        self._full = full
         self._in_flight = 0
         self.draining = False
 
+    def refusal(self, method: str) -> ErrataError | None:
+        """Why no call of this method is taken now, whoever makes it; None when there is room. What is refused is counted."""
+        if self.draining:
+            return Draining("The service is shutting down", retry_after=_RETRY_AFTER_SECONDS)
+        if self._in_flight >= self._limit:
+            self._metrics.rejected_calls.labels(Limit.CONCURRENT_CALLS.value, Scope.ALL.value).inc()
+            return Overloaded("The service has more calls than it takes", retry_after=_RETRY_AFTER_SECONDS)
+        full = self._full(method)
+        if full is not None:
+            self._metrics.rejected_calls.labels(full.metadata["limit"], full.metadata["scope"]).inc()
+        return full
+
     @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count a call as under way inside the block. Raises Draining or Overloaded when there is no room for any."""
+    def counted(self, method: str) -> Iterator[None]:
+        """Count a call as under way inside the block. Raises what refusal() says."""
+        refusal = self.refusal(method)
+        if refusal is not None:
+            raise refusal
         self._in_flight += 1
         self._metrics.in_flight.set(self._in_flight)
         try:
-            if self.draining:
-                raise Draining("The service is shutting down", retry_after=_RETRY_AFTER_SECONDS)
-            if self._in_flight > self._limit:
-                self._metrics.rejected_calls.labels(Limit.CONCURRENT_CALLS.value, Scope.ALL.value).inc()
-                raise Overloaded("The service has more calls than it takes", retry_after=_RETRY_AFTER_SECONDS)
             yield
         finally:
             self._in_flight -= 1

@@ -58,6 +58,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         # grpcio itself answers bytes that are no message with UNKNOWN and the text of its exception: so it hands us the bytes.
         coders = {"request_deserializer": None, "response_serializer": handler.response_serializer}
         kind = _kind(handler)
+        if not method.startswith((_HEALTH, _REFLECTION)) and (refusal := self._gate.refusal(method)) is not None:
+            # Before the request is read: under load each turn of the event loop that a refusal waits for costs milliseconds.
+            return grpc.stream_stream_rpc_method_handler(self._refusing(method, kind, refusal), **coders)
         read = _reader(handler, self._counting(self._metrics.received, method, kind))
         if handler.unary_unary is not None:
             unary = self._unary(method, kind, handler.unary_unary, read)
@@ -107,6 +110,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
         return handle
 
+    def _refusing(self, method: str, kind: str, refusal: ErrataError) -> _Behaviour:
+        async def handle(requests: Any, context: Context) -> AsyncIterator[Any]:
+            async with self._observed(method, kind, context, refusal):
+                yield
+
+        return handle
+
     def _counting(self, messages: Counter, method: str, kind: str) -> Callable[[], None]:
         return _count_nothing if method.startswith((_HEALTH, _REFLECTION)) else messages.labels(*_labels(method, kind)).inc
 
@@ -126,7 +136,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             await _abort(context, error)
 
     @contextlib.asynccontextmanager
-    async def _observed(self, method: str, kind: str, context: Context) -> AsyncIterator[None]:
+    async def _observed(
+        self, method: str, kind: str, context: Context, refusal: ErrataError | None = None
+    ) -> AsyncIterator[None]:
         labels = _labels(method, kind)
         started = time.monotonic()
         code = "OK"
@@ -134,6 +146,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._metrics.started.labels(*labels).inc()
         with server_span(method, metadata, _run_id(metadata)) as span:
             try:
+                if refusal is not None:
+                    raise refusal
                 async with self._entered(method, metadata, context):
                     yield
             except (asyncio.CancelledError, GeneratorExit):
@@ -157,7 +171,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     @contextlib.asynccontextmanager
     async def _entered(self, method: str, metadata: Mapping[str, str], context: Context) -> AsyncIterator[None]:
         """Through the gate, and then in the context of the call."""
-        with self._gate.counted():
+        with self._gate.counted(method):
             # Entered before we know who calls, so that a refusal has its trace, too.
             run_id, named, budget = _identifiers(metadata)
             # With tracing on, the log's lines bear the id of the exported spans. Without any, one is made up here.

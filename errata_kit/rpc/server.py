@@ -20,7 +20,7 @@ from errata_kit.calls import stop_task
 from errata_kit.errors import ErrataError, IndexUnavailable, StartFailed
 from errata_kit.logs import configure_logs, get_logger
 from errata_kit.metrics import Metrics, serving_metrics
-from errata_kit.rpc.gate import Entering, Gate, anybody_enters
+from errata_kit.rpc.gate import Entering, Full, Gate, anybody_enters, never_full
 from errata_kit.rpc.interceptors import CallInterceptor
 from errata_kit.rpc.limits import MESSAGE_BYTES
 from errata_kit.rpc.tls import server_credentials, tls_files
@@ -53,6 +53,7 @@ class Service:
 
     ready() returns once every dependency has answered; drain() ends what runs; entering is the service's own condition on who
     is let in, beside those of the settings. takes_identities: whether the orchestrator may call it in somebody's name.
+    full: says, before the caller is known, that there is no room for anybody.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Service:
     close: Callable[[], Awaitable[None]] = field(default=_nothing)
     entering: Entering = anybody_enters
     takes_identities: bool = True
+    full: Full = never_full
 
     @property
     def health_names(self) -> tuple[str, str]:
@@ -153,7 +155,7 @@ async def running(service: Service, settings: ServiceSettings) -> AsyncIterator[
         async with contextlib.AsyncExitStack() as stack:
             authenticator = open_authenticator(settings, takes_identities=service.takes_identities)
             stack.push_async_callback(authenticator.aclose)
-            gate = Gate(settings, service.metrics, authenticator, service.entering)
+            gate = Gate(settings, service.metrics, authenticator, service.entering, service.full)
             server = grpc.aio.server(interceptors=[CallInterceptor(service.metrics, gate)], options=_options(settings))
             service.register(server)
             checks = await _health(service, server, settings)

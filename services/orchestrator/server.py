@@ -179,6 +179,7 @@ async def _build(settings: OrchestratorSettings, stack: contextlib.AsyncExitStac
         close=stack.aclose,
         entering=admission.entering,
         takes_identities=False,
+        full=admission.full,
     )
 
 

@@ -130,7 +130,7 @@ async def test_the_name_of_a_principal_has_its_bound() -> None:
     async with scripted(Below()) as served:
         assert (await trace_of(ask(served, principal="a" * 128)))[0].run_started.principal == "a" * 128
         failure = await failure_of(ask(served, principal="a" * 129))
-        assert failure.code is grpc.StatusCode.INVALID_ARGUMENT and list(failure.violations) == ["principal"]
+        assert failure.code is grpc.StatusCode.INVALID_ARGUMENT and list(failure.violations) == ["errata-principal"]
 
 
 async def test_a_failed_run_is_found_again_and_fails_again() -> None:

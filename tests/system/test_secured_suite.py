@@ -39,8 +39,22 @@ def ann(secured: SecuredSuite) -> Caller:
     """Somebody of the tenant north, with a document in its collection."""
     made = secured.keys.caller("ann", "north", Role.ASK, Role.INGEST)
     # The services look at the file once a second.
-    eventually(lambda: ingested(secured, made), 10, "the new key is known")
+    eventually(lambda: ingested(secured, made), 10, "the new key is known to the retriever")
+    eventually(lambda: known(secured, made), 10, "and to the orchestrator")
     return made
+
+
+def known(secured: SecuredSuite, caller: Caller) -> bool:
+    """Whether the orchestrator takes the caller's key already."""
+    with secured.channel("orchestrator") as channel:
+        stub: Any = pb2_grpc.OrchestratorServiceStub(channel)
+        try:
+            stub.ListRuns(pb2.ListRunsRequest(), metadata=caller.metadata, timeout=20)
+        except grpc.RpcError as error:
+            failed: Any = error
+            assert failed.code() is grpc.StatusCode.UNAUTHENTICATED, failed
+            return False
+    return True
 
 
 def ingested(secured: SecuredSuite, caller: Caller) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from errata_kit.access.principals import Principal
 from errata_kit.access.rates import Limit, Scope, used_up
-from errata_kit.errors import ErrataError
+from errata_kit.errors import ErrataError, RateLimited
 from errata_kit.logs import get_logger
 from services.orchestrator.runs.driving import STORAGE_ERRORS
 from services.orchestrator.runs.store.store import RunStore
@@ -52,6 +52,13 @@ class RunAdmission:
         self._starting = starting
         self._under_way = under_way
         self._reserved: Counter[_Owner] = Counter()
+
+    def full(self, method: str) -> RateLimited | None:
+        """Why nobody may start a run now; None when there is room, or the method starts none."""
+        if method not in self._starting or not self._limits.runs:
+            return None
+        taken = self._reserved.total() + sum(1 for _ in self._under_way())
+        return used_up(Limit.CONCURRENT_RUNS, Scope.ALL, _RUN_RETRY_SECONDS) if taken >= self._limits.runs else None
 
     @contextlib.contextmanager
     def entering(self, method: str, principal: Principal) -> Iterator[None]:
