@@ -20,6 +20,13 @@ from errata_kit.calls import stop_task
 HOST: Final = "127.0.0.1"
 SERVICES: Final = ("orchestrator", "retriever", "judge", "generator")
 _STOP_SECONDS: Final = 30.0
+_OF_THE_CALLER: Final = (
+    "ERRATA_TLS_CERT_FILE",
+    "ERRATA_TLS_KEY_FILE",
+    "ERRATA_TLS_CA_FILE",
+    "ERRATA_API_KEY",
+    "ERRATA_API_KEY_FILE",
+)
 
 LogSink = Callable[[str, str], None]
 """Takes a service's name and one line of its log."""
@@ -84,7 +91,7 @@ class StackPlan:
         values: dict[str, str | None] = {
             **os.environ,
             # What the command line itself needs for calls to another place. These four speak plainly, on loopback.
-            **dict.fromkeys(("ERRATA_TLS_CERT_FILE", "ERRATA_TLS_KEY_FILE", "ERRATA_TLS_CA_FILE", "ERRATA_API_KEY")),
+            **dict.fromkeys(_OF_THE_CALLER),
             "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),
             "ERRATA_HOST": HOST,
             "ERRATA_DATA_DIR": str(self.data_dir.resolve()),
