@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import structlog
 import structlog.tracebacks
@@ -60,10 +60,14 @@ def configure_logs(service: str, level: str, form: Literal["json", "text"]) -> N
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
 
 
+# What grpcio raises when the client has cancelled or gone in the middle of it.
+_OF_THE_CLIENT: Final = frozenset({"CancelledError", "AbortError", "UsageError", "ExecuteBatchError"})
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     # grpcio logs a traceback for each handler that a client cancelled, which is nothing unusual.
     cause = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-    return not (cause is not None and type(cause).__name__ in {"CancelledError", "AbortError", "UsageError"})
+    return not (cause is not None and type(cause).__name__ in _OF_THE_CLIENT)
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

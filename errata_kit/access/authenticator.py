@@ -100,6 +100,9 @@ class _Anybody:
         name = metadata.get(PRINCIPAL_KEY, "")
         if not name:
             return ANYBODY
+        if any(map(str.isspace, name)):
+            # It stands in every line of the log, so that it must be a name and not a text, or a credential in the wrong place.
+            raise invalid(PRINCIPAL_KEY, "must not contain white space")
         try:
             return Principal(principal_name(name), DEFAULT_TENANT, ALL_ROLES)
         except ValueError as error:

@@ -158,6 +158,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 code = "ABORTED"
                 raise
             except Exception as error:
+                if type(error).__name__ == "ExecuteBatchError":
+                    # What grpcio raises when the client has gone; its class is private.
+                    code = "CANCELLED"
+                    raise
                 known = _known(error, method)
                 code = STATUS_OF_REASON[known.why].name
                 await _abort(context, known)

@@ -134,9 +134,14 @@ def _safe_yaml(block: str) -> Mapping[str, str] | None:
 
     try:
         loaded = yaml.load(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both loaders are safe ones
+        return _values(loaded)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError, AttributeError):
-        # PyYAML lets errors of its value constructors through: a date of month 13 is a ValueError.
+        # PyYAML lets errors of its value constructors through: a date of month 13 is a ValueError, and so is a number of
+        # thousands of digits that is to be shown.
         return None
+
+
+def _values(loaded: object) -> Mapping[str, str] | None:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

@@ -77,7 +77,9 @@ class Tally:
 
     def log_line(self, service: str, line: str) -> None:
         """Look at a line of a service's log."""
-        if CANARY in line or SECRET in line:
+        # A name that is given as a name is one, and stands in the log as such; nothing else of a caller does.
+        unnamed = line.replace(f'"principal": "{CANARY}"', "")
+        if CANARY in unnamed or SECRET in unnamed:
             self._leak(f"the log of the {service} holds text of a caller: {line[:300]}")
         elif "Traceback" in line or '"exception"' in line:
             self._fault(f"the log of the {service}: {line[:1500]}")

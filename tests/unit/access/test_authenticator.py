@@ -144,3 +144,8 @@ def test_without_authentication_no_cryptography_is_loaded() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.stderr.strip() == ""
+
+
+async def test_a_name_is_a_name_and_no_text() -> None:
+    with pytest.raises(InvalidFields, match="white space"):
+        await opened().authenticate({"errata-principal": "Bearer abc"})

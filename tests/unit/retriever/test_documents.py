@@ -87,3 +87,8 @@ def test_any_bytes_are_read_or_rejected(content: bytes) -> None:
 @given(st.text(max_size=200))
 def test_any_front_matter_is_parsed_or_left(block: str) -> None:
     parse_front_matter(f"---\n{block}\n---\nBody\n")
+
+
+def test_a_number_of_thousands_of_digits_in_the_front_matter_breaks_nothing() -> None:
+    text = f"---\ntitle: T\nhuge: {'7' * 5000}\n---\nThe body.\n"
+    assert "The body." in read_document(SourceDocument("d", text.encode())).text
