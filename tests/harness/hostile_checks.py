@@ -32,7 +32,8 @@ PRIVATE: Final = "private"
 FORBIDDEN: Final = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
 # Text of the inside: tracebacks, files, classes and objects of Python, and what databases and their drivers say.
 INSIDE: Final = re.compile(
-    r"Traceback|File \"|\.py\b|/site-packages|/work/|/home/|/root/|/tmp/|object at 0x|<class '|_cython|cygrpc|grpc\._|"
+    rf"{re.escape(str(Path(__file__).parents[2]))}|"
+    r"Traceback|File \"|\.py\b|/site-packages|/home/|/root/|/tmp/|object at 0x|<class '|_cython|cygrpc|grpc\._|"
     r"sqlalchemy|sqlite3|psycopg|asyncpg|langgraph|pydantic|qdrant|yaml\.|google\.protobuf|_upb|DecodeError|"
     r"Error\(|Exception|Unexpected \[|SELECT |INSERT INTO|UPDATE \w+ SET|errata_kit|"
     r"services\.(?:judge|retriever|generator|orchestrator)"
