@@ -107,17 +107,14 @@ class Gate:
     @contextlib.contextmanager
     def admitted(self, method: str, principal: Principal) -> Iterator[None]:
         """Let a caller's call in for the time of the block. Raises RateLimited."""
-        try:
-            self._rates.take(principal)
-            entering = self._entering(method, principal)
-            entering.__enter__()
-        except RateLimited as error:
-            self._metrics.rejected_calls.labels(error.metadata["limit"], error.metadata["scope"]).inc()
-            raise
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                self._rates.take(principal)
+                stack.enter_context(self._entering(method, principal))
+            except RateLimited as error:
+                self._metrics.rejected_calls.labels(error.metadata["limit"], error.metadata["scope"]).inc()
+                raise
             yield
-        finally:
-            entering.__exit__(None, None, None)
 
     async def _known(self, metadata: Mapping[str, str]) -> Principal:
         try:

@@ -8,8 +8,9 @@ import grpc
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from errata_kit import tracing, tracing_export
+from errata_kit import tracing
 from errata_kit.rpc.spans import client_interceptors
+from tests.harness.spans import exported, kept_spans
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -17,18 +18,8 @@ TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     """What is exported, without a network."""
-    kept = InMemorySpanExporter()
-    exporting = tracing_export.start("orchestrator", kept)
-    monkeypatch.setattr(tracing, "_exporting", exporting)
-    yield kept
-    exporting.stop()
-
-
-def exported(spans: InMemorySpanExporter) -> dict[str, Any]:
-    exporting = tracing._exporting
-    assert exporting is not None
-    exporting._provider.force_flush()
-    return {span.name: span for span in spans.get_finished_spans()}
+    with kept_spans("orchestrator", monkeypatch) as kept:
+        yield kept
 
 
 class Lamp:

@@ -18,6 +18,7 @@ from errata_kit.calls import enter_call
 from errata_kit.errors import ModelUnavailable, StartFailed
 from errata_kit.tracing_settings import VARIABLES, wanted
 from tests.harness.otlp_collector import Collector, otlp_collector
+from tests.harness.spans import exported, kept_spans
 
 METHOD = "/errata.judge.v1.JudgeService/GradeAnswer"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -40,18 +41,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     """What is exported, without a network."""
-    kept = InMemorySpanExporter()
-    exporting = tracing_export.start("judge", kept)
-    monkeypatch.setattr(tracing, "_exporting", exporting)
-    yield kept
-    exporting.stop()
-
-
-def exported(spans: InMemorySpanExporter) -> dict[str, Any]:
-    exporting = tracing._exporting
-    assert exporting is not None
-    exporting._provider.force_flush()
-    return {span.name: span for span in spans.get_finished_spans()}
+    with kept_spans("judge", monkeypatch) as kept:
+        yield kept
 
 
 @pytest.mark.parametrize(
