@@ -10,13 +10,27 @@ from errata_kit.bounds import KIB, UnitScore, utf8_at_most
 from errata_kit.passages import Span
 
 
+class InjectionKind(StrEnum):
+    """What sort of text for a model a passage carries."""
+
+    OVERRIDE = "OVERRIDE"
+    ROLE = "ROLE"
+    VERDICT = "VERDICT"
+    FENCE = "FENCE"
+    HIDDEN = "HIDDEN"
+
+
 @dataclass(frozen=True, slots=True)
 class PassageGrade:
-    """How well a passage answers a question, 0–1; the judge's yes or no; and why."""
+    """How well a passage answers a question, 0–1; the judge's yes or no; and why.
+
+    injections: signs that text of the passage is meant for a model, each kind once. They change no score.
+    """
 
     score: UnitScore
     relevant: bool
     reasoning: str
+    injections: tuple[InjectionKind, ...] = ()
 
 
 class Verdict(StrEnum):
@@ -48,6 +62,7 @@ class FindingKind(StrEnum):
     URL = "URL"
     QUOTE = "QUOTE"
     DATE = "DATE"
+    NEGATION = "NEGATION"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ class ModelCall:
     Input tokens include the cached ones. estimated: the API sent no usage, so the tokens are characters / 4.3. cost_micros is
     in millionths of a dollar at list price, None when the price is unknown. attempts are the HTTP requests sent; 0 when
     the time ran out in the queue. error is None when the call succeeded. served_model is the name in the endpoint's answer.
+
+    saved: this call was not made, because a cache or an equal call under way had the answer: tokens and cost are what that
+    saved, and nobody pays them.
     """
 
     model: str
@@ -31,3 +34,4 @@ class ModelCall:
     attempts: Count = 1
     error: Reason | None = None
     served_model: str = ""
+    saved: bool = False

@@ -29,6 +29,7 @@ REQUIRED: Final[Mapping[str, Role]] = MappingProxyType(
         _RETRIEVER + "DeleteCollection": Role.ADMIN,
         _JUDGE + "GradePassages": Role.ASK,
         _JUDGE + "GradeAnswer": Role.ASK,
+        _JUDGE + "CheckClaims": Role.ASK,
         _JUDGE + "ReviewDraft": Role.ASK,
         _GENERATOR + "BroadenQuery": Role.ASK,
         _GENERATOR + "GenerateAnswer": Role.ASK,

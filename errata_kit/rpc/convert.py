@@ -12,7 +12,7 @@ from errata.usage.v1 import usage_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from errata_kit import grades, passages, search, usage
+from errata_kit import edits, grades, passages, search, usage
 from errata_kit.bounds import first_entries, first_few, invalid
 from errata_kit.errors import Reason
 
@@ -86,12 +86,20 @@ def answer_to(answer: passages.Answer) -> passage_pb2.Answer:
 
 def grade_from(message: grading_pb2.PassageGrade) -> grades.PassageGrade:
     """A passage's grade from the judge."""
-    return grades.PassageGrade(message.score, message.relevant, message.reasoning)
+    kinds = (grading_pb2.InjectionKind.Name(kind).removeprefix("INJECTION_KIND_") for kind in message.injections)
+    return grades.PassageGrade(
+        message.score, message.relevant, message.reasoning, tuple(grades.InjectionKind(kind) for kind in kinds)
+    )
 
 
 def grade_to(grade: grades.PassageGrade) -> grading_pb2.PassageGrade:
     """A passage's grade as a message."""
-    return grading_pb2.PassageGrade(score=grade.score, relevant=grade.relevant, reasoning=grade.reasoning)
+    return grading_pb2.PassageGrade(
+        score=grade.score,
+        relevant=grade.relevant,
+        reasoning=grade.reasoning,
+        injections=[f"INJECTION_KIND_{kind.value}" for kind in grade.injections],
+    )
 
 
 def claim_values(message: grading_pb2.Claim) -> dict[str, Any]:
@@ -135,6 +143,50 @@ def claim_to(claim: grades.Claim) -> grading_pb2.Claim:
     )
 
 
+def finding_from(message: grading_pb2.GuardFinding) -> grades.GuardFinding:
+    """What the guard found."""
+    return grades.GuardFinding(
+        kind=grades.FindingKind(grading_pb2.FindingKind.Name(message.kind).removeprefix("FINDING_KIND_")),
+        text=message.text,
+        span=span_from(message.span),
+        explanation=message.explanation,
+        claim_id=message.claim_id,
+    )
+
+
+def finding_to(finding: grades.GuardFinding) -> grading_pb2.GuardFinding:
+    """What the guard found, as a message."""
+    return grading_pb2.GuardFinding(
+        kind=f"FINDING_KIND_{finding.kind.value}",
+        text=finding.text,
+        span=span_to(finding.span),
+        explanation=finding.explanation,
+        claim_id=finding.claim_id,
+    )
+
+
+def edit_from(message: grading_pb2.AnswerEdit) -> edits.Edit:
+    """A change of an answer from the generator."""
+    return edits.Edit(span_from(message.span), message.before, message.after, tuple(message.claim_ids), message.reason)
+
+
+def edit_to(edit: edits.Edit) -> grading_pb2.AnswerEdit:
+    """A change of an answer as a message."""
+    return grading_pb2.AnswerEdit(
+        claim_ids=edit.claim_ids, span=span_to(edit.span), before=edit.before, after=edit.after, reason=edit.reason
+    )
+
+
+def rejected_from(message: grading_pb2.RejectedEdit) -> edits.RejectedEdit:
+    """A change that was not made, from the generator."""
+    return edits.RejectedEdit(message.after, message.reason)
+
+
+def rejected_to(edit: edits.RejectedEdit) -> grading_pb2.RejectedEdit:
+    """A change that was not made, as a message."""
+    return grading_pb2.RejectedEdit(after=edit.after, reason=edit.reason)
+
+
 def answer_grade_from(message: grading_pb2.AnswerGrade) -> grades.AnswerGrade:
     """An answer's grade from the judge."""
     risk = grading_pb2.HallucinationRisk.Name(message.hallucination_risk).removeprefix("HALLUCINATION_RISK_")
@@ -143,16 +195,7 @@ def answer_grade_from(message: grading_pb2.AnswerGrade) -> grades.AnswerGrade:
         faithfulness_score=message.faithfulness_score,
         hallucination_risk=grades.HallucinationRisk(risk),
         problematic_claim_ids=tuple(message.problematic_claim_ids),
-        findings=tuple(
-            grades.GuardFinding(
-                kind=grades.FindingKind(grading_pb2.FindingKind.Name(item.kind).removeprefix("FINDING_KIND_")),
-                text=item.text,
-                span=span_from(item.span),
-                explanation=item.explanation,
-                claim_id=item.claim_id,
-            )
-            for item in message.findings
-        ),
+        findings=tuple(map(finding_from, message.findings)),
         refinement_suggestion=message.refinement_suggestion,
         model=message.model,
     )
@@ -165,46 +208,23 @@ def answer_grade_to(grade: grades.AnswerGrade) -> grading_pb2.AnswerGrade:
         faithfulness_score=grade.faithfulness_score,
         hallucination_risk=f"HALLUCINATION_RISK_{grade.hallucination_risk.value}",
         problematic_claim_ids=grade.problematic_claim_ids,
-        findings=[
-            grading_pb2.GuardFinding(
-                kind=f"FINDING_KIND_{item.kind.value}",
-                text=item.text,
-                span=span_to(item.span),
-                explanation=item.explanation,
-                claim_id=item.claim_id,
-            )
-            for item in grade.findings
-        ],
+        findings=map(finding_to, grade.findings),
         refinement_suggestion=grade.refinement_suggestion,
         model=grade.model,
     )
 
 
 def model_calls_from(message: usage_pb2.Usage) -> tuple[usage.ModelCall, ...]:
-    """Model calls that another service made."""
-    return tuple(
-        usage.ModelCall(
-            model=item.model,
-            operation=item.operation,
-            prompt_version=item.prompt_version,
-            input_tokens=item.input_tokens,
-            cached_input_tokens=item.cached_input_tokens,
-            output_tokens=item.output_tokens,
-            estimated=item.estimated,
-            cost_micros=item.cost_micros if item.HasField("cost_micros") else None,
-            latency_seconds=item.latency.ToNanoseconds() / 1e9,
-            attempts=item.attempts,
-            error=_reason(item.error),
-        )
-        for item in message.model_calls
-    )
+    """Model calls that another service made, and behind them those that it was saved."""
+    made = (_model_call_from(item, False) for item in message.model_calls)
+    return (*made, *(_model_call_from(item, True) for item in message.saved_calls))
 
 
 def usage_to(calls: Iterable[usage.ModelCall]) -> usage_pb2.Usage:
     """Model calls as a message."""
     message = usage_pb2.Usage()
     for call in calls:
-        message.model_calls.append(
+        (message.saved_calls if call.saved else message.model_calls).append(
             usage_pb2.ModelCall(
                 model=call.model,
                 operation=call.operation,
@@ -220,6 +240,23 @@ def usage_to(calls: Iterable[usage.ModelCall]) -> usage_pb2.Usage:
             )
         )
     return message
+
+
+def _model_call_from(item: usage_pb2.ModelCall, saved: bool) -> usage.ModelCall:
+    return usage.ModelCall(
+        model=item.model,
+        operation=item.operation,
+        prompt_version=item.prompt_version,
+        input_tokens=item.input_tokens,
+        cached_input_tokens=item.cached_input_tokens,
+        output_tokens=item.output_tokens,
+        estimated=item.estimated,
+        cost_micros=item.cost_micros if item.HasField("cost_micros") else None,
+        latency_seconds=item.latency.ToNanoseconds() / 1e9,
+        attempts=item.attempts,
+        error=_reason(item.error),
+        saved=saved,
+    )
 
 
 def filter_from(message: filter_pb2.MetadataFilter) -> search.Filter | None:

@@ -148,7 +148,12 @@ def refined_to(piece: str | Written) -> pb2.RefineAnswerResponse:
     """A delta, or the whole corrected answer."""
     if isinstance(piece, str):
         return pb2.RefineAnswerResponse(delta=piece)
-    return pb2.RefineAnswerResponse(answer=convert.answer_to(piece.answer), usage=convert.usage_to(piece.model_calls))
+    return pb2.RefineAnswerResponse(
+        answer=convert.answer_to(piece.answer),
+        usage=convert.usage_to(piece.model_calls),
+        edits=map(convert.edit_to, piece.edits),
+        rejected_edits=map(convert.rejected_to, piece.rejected),
+    )
 
 
 def written_to(piece: str | WrittenDraft) -> pb2.WriteDraftResponse:

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from errata_kit.bounds import KIB
 from errata_kit.drafts import Criterion, DraftIssue
+from errata_kit.edits import Edit, RejectedEdit
 from errata_kit.grades import Claim
 from errata_kit.passages import Answer, Draft, Passage
 from errata_kit.usage import ModelCall
@@ -25,10 +26,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The end of a stream of text. Its citations are checked already."""
+    """The end of a stream of text. Its citations are checked already.
+
+    edits: of a correction, what changed; they are proven to lead from the answer before to this one. rejected: what was not
+    let through.
+    """
 
     answer: Answer
     model_calls: tuple[ModelCall, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    rejected: tuple[RejectedEdit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ _KINDS: Final[Mapping[str, FindingKind]] = {
     "email": FindingKind.URL,
     "code": FindingKind.QUOTE,
     "quote": FindingKind.QUOTE,
+    "negation": FindingKind.NEGATION,
 }
 
 

@@ -1,5 +1,6 @@
 """What judges: a language model, or rules. Everything around it is the same for both."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,8 +54,16 @@ class Provider(Protocol):
         """The model's name, for the record."""
         ...
 
-    async def grade_passage(self, question: str, passage: Passage) -> GradedPassage:
-        """Whether a passage helps to answer the question."""
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """By operation ("grade_passage", "check_claims"), what judges beside the model: a version of the prompt or the rules."""
+        ...
+
+    async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> tuple[GradedPassage, ...]:
+        """Whether each of 1 or more passages helps to answer the question, in their order, in one call where there is a model.
+
+        What that call has cost is told with the first of them.
+        """
         ...
 
     async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:

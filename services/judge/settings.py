@@ -16,4 +16,6 @@ class JudgeSettings(ServiceSettings, ModelSettings):
     model: str = Field("gpt-4o-mini", validation_alias="JUDGE_MODEL", min_length=1)
     """The model of the openai provider."""
     concurrency: int = Field(8, validation_alias="JUDGE_CONCURRENCY", ge=1, le=256)
-    """Passages of one call that are graded at the same time."""
+    """Batches of passages of one call that are graded at the same time."""
+    batch_size: int = Field(3, validation_alias="JUDGE_BATCH_SIZE", ge=1, le=20)
+    """Passages that a model grades in one call, at most. More of them cost fewer tokens and take longer."""

@@ -36,6 +36,8 @@ class OrchestratorSettings(ServiceSettings):
     """Tokens of input and output that all runs may use from midnight to midnight UTC, in all replicas. 0 means no limit."""
     principal_tokens_per_day: int = Field(0, validation_alias="ORCHESTRATOR_PRINCIPAL_TOKENS_PER_DAY", ge=0)
     """The same for each principal."""
+    segment_sentences: int = Field(4, validation_alias="ORCHESTRATOR_SEGMENT_SENTENCES", ge=0, le=100)
+    """Sentences of an answer that are checked together while the rest is written. 0 checks the whole once it is written."""
     lease_seconds: float = Field(10.0, validation_alias="ORCHESTRATOR_LEASE_SECONDS", ge=0.5, le=600)
     """How long a replica that has died keeps its runs: then another one takes them up."""
     max_takeovers: int = Field(10, validation_alias="ORCHESTRATOR_MAX_TAKEOVERS", ge=0, le=1000)

@@ -92,4 +92,7 @@ def _totals_to(totals: UsageTotals) -> service_pb2.UsageTotals:
         estimated=totals.estimated,
         cost_micros=totals.cost_micros,
         models=totals.models,
+        saved_calls=totals.saved_calls,
+        saved_tokens=totals.saved_tokens,
+        saved_cost_micros=totals.saved_cost_micros,
     )

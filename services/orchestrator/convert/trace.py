@@ -26,6 +26,7 @@ def event_to(event: events.TraceEvent) -> trace_pb2.TraceEvent:
             message.answer_delta.text = payload.text
             message.answer_delta.refinement = payload.refinement
             message.answer_delta.attempt = payload.attempt
+            message.answer_delta.segment = payload.segment
         case payload:
             _fill_answer_step(message, payload)
             _fill_compose_step(message, payload)
@@ -61,6 +62,20 @@ def _fill_answer_step(message: trace_pb2.TraceEvent, step: events.Payload) -> No
             message.answer_refined.answer.CopyFrom(convert.answer_to(payload.answer))
             message.answer_refined.corrected_claim_ids.extend(payload.corrected_claim_ids)
             message.answer_refined.previous_text = payload.previous_text
+            message.answer_refined.edits.extend(map(convert.edit_to, payload.edits))
+            message.answer_refined.rejected_edits.extend(map(convert.rejected_to, payload.rejected_edits))
+        case events.ClaimChecked() as payload:
+            message.claim_checked.refinement = payload.refinement
+            message.claim_checked.attempt = payload.attempt
+            message.claim_checked.segment = payload.segment
+            message.claim_checked.claim.CopyFrom(convert.claim_to(payload.claim))
+            message.claim_checked.passed = payload.passed
+            message.claim_checked.remaining = payload.remaining
+        case events.StepSkipped() as payload:
+            message.step_skipped.step = payload.step.value
+            message.step_skipped.number = payload.number
+            message.step_skipped.expected.CopyFrom(convert.duration(payload.expected_seconds))
+            message.step_skipped.left.CopyFrom(convert.duration(payload.left_seconds))
 
 
 def _fill_compose_step(message: trace_pb2.TraceEvent, step: events.Payload) -> None:
@@ -140,6 +155,7 @@ def finished_to(payload: events.RunFinished) -> trace_pb2.RunFinished:
         message.refusal.queries.extend(payload.refusal.queries)
         message.refusal.failing_claims.extend(map(convert.claim_to, payload.refusal.failing_claims))
         message.refusal.rejected_answer = payload.refusal.rejected_answer
+        message.refusal.skipped_step = "" if payload.refusal.skipped_step is None else payload.refusal.skipped_step.value
         for miss in payload.refusal.nearest_misses:
             message.refusal.nearest_misses.add(passage=convert.passage_to(miss.passage), grade=convert.grade_to(miss.grade))
     return message
@@ -156,6 +172,7 @@ def _started_to(payload: events.RunStarted) -> trace_pb2.RunStarted:
         principal=payload.principal,
         max_cost_micros=payload.max_cost_micros,
         max_tokens=payload.max_tokens,
+        verified_only=payload.verified_only,
     )
     match payload.settings:
         case AnswerSettings() as settings:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic.dataclasses import dataclass
 
 from errata_kit.drafts import Criterion, DraftReview, Shortfall
+from errata_kit.edits import Edit, RejectedEdit
 from errata_kit.errors import ErrataError, Reason
 from errata_kit.grades import AnswerGrade, Claim, PassageGrade
 from errata_kit.passages import Answer, Draft, Passage
@@ -62,6 +63,7 @@ class RunStarted:
     principal: str = ""
     max_cost_micros: int | None = None
     max_tokens: int | None = None
+    verified_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +123,50 @@ class QueryBroadened:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDelta:
-    """A piece of text as it is written; ephemeral. A higher attempt starts the text anew."""
+    """A piece of text as it is written; ephemeral. A higher attempt starts the text anew. segment: 0 without segments."""
 
     text: str
     refinement: int
     attempt: int = 0
+    segment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimChecked:
+    """The verdict on one claim; AnswerGraded decides. segment and attempt as in AnswerDelta; 0 when the whole was checked.
+
+    The claim's span lies in the deltas so far, or with segment 0 in the answer. remaining: claims of the segment still to come.
+    It is told, never asked for: no step of a run looks for one.
+    """
+
+    refinement: int
+    claim: Claim
+    passed: bool
+    segment: int = 0
+    attempt: int = 0
+    remaining: int = 0
+
+
+class SkippableStep(StrEnum):
+    """What a run leaves out when its time would not suffice."""
+
+    RETRIEVAL = "retrieval"
+    REFINEMENT = "refinement"
+
+
+@dataclass(frozen=True, slots=True)
+class StepSkipped:
+    """The run went on without a step for want of time. number: which one it would have been. Times in seconds."""
+
+    step: SkippableStep
+    number: int
+    expected_seconds: float
+    left_seconds: float
+
+    @property
+    def key(self) -> str:
+        """Which step of its kind it is."""
+        return f"{self.step.value}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +206,8 @@ class AnswerRefined:
     answer: Answer
     corrected_claim_ids: tuple[str, ...]
     previous_text: str
+    edits: tuple[Edit, ...] = ()
+    rejected_edits: tuple[RejectedEdit, ...] = ()
 
     @property
     def key(self) -> str:
@@ -284,6 +327,7 @@ class Refusal:
     nearest_misses: tuple[NearestMiss, ...]
     failing_claims: tuple[Claim, ...] = ()
     rejected_answer: str = ""
+    skipped_step: SkippableStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +359,8 @@ Payload = (
     | PassageGraded
     | QueryBroadened
     | AnswerDelta
+    | ClaimChecked
+    | StepSkipped
     | AnswerDrafted
     | AnswerGraded
     | AnswerRefined
@@ -329,6 +375,7 @@ Step = (
     PassagesRetrieved
     | PassageGraded
     | QueryBroadened
+    | StepSkipped
     | AnswerDrafted
     | AnswerGraded
     | AnswerRefined

@@ -49,7 +49,10 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """Model calls summed up. cost_micros is None when the price of one of them is unknown."""
+    """Model calls summed up. cost_micros is None when the price of one of them is unknown.
+
+    What starts with saved is about calls that a cache made unnecessary, and is in none of the other sums.
+    """
 
     model_calls: int = 0
     failed_calls: int = 0
@@ -59,6 +62,9 @@ class UsageTotals:
     estimated: bool = False
     cost_micros: int | None = 0
     models: tuple[str, ...] = ()
+    saved_calls: int = 0
+    saved_tokens: int = 0
+    saved_cost_micros: int = 0
 
     @property
     def tokens(self) -> int:
@@ -68,6 +74,8 @@ class UsageTotals:
 
 def totals_of(calls: Sequence[ModelCall]) -> UsageTotals:
     """The sums over some calls."""
+    saved = [call for call in calls if call.saved]
+    calls = [call for call in calls if not call.saved]
     costs = [call.cost_micros for call in calls]
     return UsageTotals(
         model_calls=len(calls),
@@ -78,6 +86,9 @@ def totals_of(calls: Sequence[ModelCall]) -> UsageTotals:
         estimated=any(call.estimated for call in calls),
         cost_micros=None if None in costs else sum(cost for cost in costs if cost is not None),
         models=tuple(sorted({call.model for call in calls})),
+        saved_calls=len(saved),
+        saved_tokens=sum(call.input_tokens + call.output_tokens for call in saved),
+        saved_cost_micros=sum(call.cost_micros or 0 for call in saved),
     )
 
 

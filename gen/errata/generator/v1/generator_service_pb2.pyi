@@ -64,14 +64,18 @@ class RefineAnswerRequest(_message.Message):
     def __init__(self, question: _Optional[str] = ..., answer: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ..., failing_claims: _Optional[_Iterable[_Union[_grading_pb2.Claim, _Mapping]]] = ..., refinement_suggestion: _Optional[str] = ...) -> None: ...
 
 class RefineAnswerResponse(_message.Message):
-    __slots__ = ("delta", "answer", "usage")
+    __slots__ = ("delta", "answer", "usage", "edits", "rejected_edits")
     DELTA_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    EDITS_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_EDITS_FIELD_NUMBER: _ClassVar[int]
     delta: str
     answer: _passage_pb2.Answer
     usage: _usage_pb2.Usage
-    def __init__(self, delta: _Optional[str] = ..., answer: _Optional[_Union[_passage_pb2.Answer, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+    edits: _containers.RepeatedCompositeFieldContainer[_grading_pb2.AnswerEdit]
+    rejected_edits: _containers.RepeatedCompositeFieldContainer[_grading_pb2.RejectedEdit]
+    def __init__(self, delta: _Optional[str] = ..., answer: _Optional[_Union[_passage_pb2.Answer, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., edits: _Optional[_Iterable[_Union[_grading_pb2.AnswerEdit, _Mapping]]] = ..., rejected_edits: _Optional[_Iterable[_Union[_grading_pb2.RejectedEdit, _Mapping]]] = ...) -> None: ...
 
 class WriteDraftRequest(_message.Message):
     __slots__ = ("task", "passages", "criteria")

@@ -83,7 +83,9 @@ class GeneratorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RefineAnswer(self, request, context):
-        """RefineAnswer corrects the failing claims of an answer, streams the corrected text and ends with the whole of it.
+        """RefineAnswer corrects the failing claims of an answer, streams the corrected text and ends with the whole of it. Only the
+        sentences of those claims change. What a model wants to change beyond them is rejected, and it is asked once more; when
+        that fails as well, the failing claims are removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

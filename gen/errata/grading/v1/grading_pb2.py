@@ -25,41 +25,47 @@ _sym_db = _symbol_database.Default()
 from errata.corpus.v1 import passage_pb2 as errata_dot_corpus_dot_v1_dot_passage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65rrata/grading/v1/grading.proto\x12\x11\x65rrata.grading.v1\x1a\x1e\x65rrata/corpus/v1/passage.proto\"B\n\x0cPassageGrade\x12\r\n\x05score\x18\x01 \x01(\x01\x12\x10\n\x08relevant\x18\x02 \x01(\x08\x12\x11\n\treasoning\x18\x03 \x01(\t\"S\n\x08\x45vidence\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\r\n\x05quote\x18\x02 \x01(\t\x12$\n\x04span\x18\x03 \x01(\x0b\x32\x16.errata.corpus.v1.Span\"\xcf\x01\n\x05\x43laim\x12\x10\n\x08\x63laim_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12$\n\x04span\x18\x03 \x01(\x0b\x32\x16.errata.corpus.v1.Span\x12+\n\x07verdict\x18\x04 \x01(\x0e\x32\x1a.errata.grading.v1.Verdict\x12\x0f\n\x07support\x18\x05 \x01(\x01\x12-\n\x08\x65vidence\x18\x06 \x03(\x0b\x32\x1b.errata.grading.v1.Evidence\x12\x13\n\x0b\x65xplanation\x18\x07 \x01(\t\"\x97\x01\n\x0cGuardFinding\x12,\n\x04kind\x18\x01 \x01(\x0e\x32\x1e.errata.grading.v1.FindingKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12$\n\x04span\x18\x03 \x01(\x0b\x32\x16.errata.corpus.v1.Span\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\x10\n\x08\x63laim_id\x18\x05 \x01(\t\"\x95\x02\n\x0b\x41nswerGrade\x12(\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x18.errata.grading.v1.Claim\x12\x1a\n\x12\x66\x61ithfulness_score\x18\x02 \x01(\x01\x12@\n\x12hallucination_risk\x18\x03 \x01(\x0e\x32$.errata.grading.v1.HallucinationRisk\x12\x1d\n\x15problematic_claim_ids\x18\x04 \x03(\t\x12\x31\n\x08\x66indings\x18\x05 \x03(\x0b\x32\x1f.errata.grading.v1.GuardFinding\x12\x1d\n\x15refinement_suggestion\x18\x06 \x01(\t\x12\r\n\x05model\x18\x07 \x01(\t\"T\n\tCriterion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x16\n\tthreshold\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_threshold\"\x86\x01\n\x0e\x43riterionScore\x12\x11\n\tcriterion\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\tthreshold\x18\x03 \x01(\x01\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\x13\n\x0bmodel_score\x18\x05 \x01(\x01\x12\x15\n\rrule_findings\x18\x06 \x03(\t\"w\n\nDraftIssue\x12\x11\n\tcriterion\x18\x01 \x01(\t\x12\x32\n\x08severity\x18\x02 \x01(\x0e\x32 .errata.grading.v1.IssueSeverity\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\r\n\x05quote\x18\x04 \x01(\t\"Q\n\tShortfall\x12\x11\n\tcriterion\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\tthreshold\x18\x03 \x01(\x01\x12\x0f\n\x07missing\x18\x04 \x01(\x01\"\xac\x02\n\x0b\x44raftReview\x12\x31\n\x06scores\x18\x01 \x03(\x0b\x32!.errata.grading.v1.CriterionScore\x12\x15\n\roverall_score\x18\x02 \x01(\x01\x12\x19\n\x11overall_threshold\x18\x03 \x01(\x01\x12-\n\x06issues\x18\x04 \x03(\x0b\x32\x1d.errata.grading.v1.DraftIssue\x12\x13\n\x0bsuggestions\x18\x05 \x03(\t\x12\x33\n\x08\x64\x65\x63ision\x18\x06 \x01(\x0e\x32!.errata.grading.v1.ReviewDecision\x12\x30\n\nshortfalls\x18\x07 \x03(\x0b\x32\x1c.errata.grading.v1.Shortfall\x12\r\n\x05model\x18\x08 \x01(\t*\x86\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x15\n\x11VERDICT_SUPPORTED\x10\x01\x12\x17\n\x13VERDICT_UNSUPPORTED\x10\x02\x12\x18\n\x14VERDICT_CONTRADICTED\x10\x03\x12\x18\n\x14VERDICT_UNVERIFIABLE\x10\x04*\x8f\x01\n\x11HallucinationRisk\x12\"\n\x1eHALLUCINATION_RISK_UNSPECIFIED\x10\x00\x12\x1a\n\x16HALLUCINATION_RISK_LOW\x10\x01\x12\x1d\n\x19HALLUCINATION_RISK_MEDIUM\x10\x02\x12\x1b\n\x17HALLUCINATION_RISK_HIGH\x10\x03*\x95\x02\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46INDING_KIND_NUMBER\x10\x01\x12\x18\n\x14\x46INDING_KIND_VERSION\x10\x02\x12\x1b\n\x17\x46INDING_KIND_IDENTIFIER\x10\x03\x12\x15\n\x11\x46INDING_KIND_FLAG\x10\x04\x12%\n!FINDING_KIND_ENVIRONMENT_VARIABLE\x10\x05\x12\x15\n\x11\x46INDING_KIND_PATH\x10\x06\x12\x14\n\x10\x46INDING_KIND_URL\x10\x07\x12\x16\n\x12\x46INDING_KIND_QUOTE\x10\x08\x12\x15\n\x11\x46INDING_KIND_DATE\x10\t*\x80\x01\n\rIssueSeverity\x12\x1e\n\x1aISSUE_SEVERITY_UNSPECIFIED\x10\x00\x12\x18\n\x14ISSUE_SEVERITY_MINOR\x10\x01\x12\x18\n\x14ISSUE_SEVERITY_MAJOR\x10\x02\x12\x1b\n\x17ISSUE_SEVERITY_CRITICAL\x10\x03*j\n\x0eReviewDecision\x12\x1f\n\x1bREVIEW_DECISION_UNSPECIFIED\x10\x00\x12\x1b\n\x17REVIEW_DECISION_APPROVE\x10\x01\x12\x1a\n\x16REVIEW_DECISION_REVISE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65rrata/grading/v1/grading.proto\x12\x11\x65rrata.grading.v1\x1a\x1e\x65rrata/corpus/v1/passage.proto\"x\n\x0cPassageGrade\x12\r\n\x05score\x18\x01 \x01(\x01\x12\x10\n\x08relevant\x18\x02 \x01(\x08\x12\x11\n\treasoning\x18\x03 \x01(\t\x12\x34\n\ninjections\x18\x04 \x03(\x0e\x32 .errata.grading.v1.InjectionKind\"S\n\x08\x45vidence\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\r\n\x05quote\x18\x02 \x01(\t\x12$\n\x04span\x18\x03 \x01(\x0b\x32\x16.errata.corpus.v1.Span\"\xcf\x01\n\x05\x43laim\x12\x10\n\x08\x63laim_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12$\n\x04span\x18\x03 \x01(\x0b\x32\x16.errata.corpus.v1.Span\x12+\n\x07verdict\x18\x04 \x01(\x0e\x32\x1a.errata.grading.v1.Verdict\x12\x0f\n\x07support\x18\x05 \x01(\x01\x12-\n\x08\x65vidence\x18\x06 \x03(\x0b\x32\x1b.errata.grading.v1.Evidence\x12\x13\n\x0b\x65xplanation\x18\x07 \x01(\t\"\x97\x01\n\x0cGuardFinding\x12,\n\x04kind\x18\x01 \x01(\x0e\x32\x1e.errata.grading.v1.FindingKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12$\n\x04span\x18\x03 \x01(\x0b\x32\x16.errata.corpus.v1.Span\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\x10\n\x08\x63laim_id\x18\x05 \x01(\t\"\x95\x02\n\x0b\x41nswerGrade\x12(\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x18.errata.grading.v1.Claim\x12\x1a\n\x12\x66\x61ithfulness_score\x18\x02 \x01(\x01\x12@\n\x12hallucination_risk\x18\x03 \x01(\x0e\x32$.errata.grading.v1.HallucinationRisk\x12\x1d\n\x15problematic_claim_ids\x18\x04 \x03(\t\x12\x31\n\x08\x66indings\x18\x05 \x03(\x0b\x32\x1f.errata.grading.v1.GuardFinding\x12\x1d\n\x15refinement_suggestion\x18\x06 \x01(\t\x12\r\n\x05model\x18\x07 \x01(\t\"t\n\nAnswerEdit\x12\x11\n\tclaim_ids\x18\x01 \x03(\t\x12$\n\x04span\x18\x02 \x01(\x0b\x32\x16.errata.corpus.v1.Span\x12\x0e\n\x06\x62\x65\x66ore\x18\x03 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"-\n\x0cRejectedEdit\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"T\n\tCriterion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x16\n\tthreshold\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_threshold\"\x86\x01\n\x0e\x43riterionScore\x12\x11\n\tcriterion\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\tthreshold\x18\x03 \x01(\x01\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\x13\n\x0bmodel_score\x18\x05 \x01(\x01\x12\x15\n\rrule_findings\x18\x06 \x03(\t\"w\n\nDraftIssue\x12\x11\n\tcriterion\x18\x01 \x01(\t\x12\x32\n\x08severity\x18\x02 \x01(\x0e\x32 .errata.grading.v1.IssueSeverity\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\r\n\x05quote\x18\x04 \x01(\t\"Q\n\tShortfall\x12\x11\n\tcriterion\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\tthreshold\x18\x03 \x01(\x01\x12\x0f\n\x07missing\x18\x04 \x01(\x01\"\xac\x02\n\x0b\x44raftReview\x12\x31\n\x06scores\x18\x01 \x03(\x0b\x32!.errata.grading.v1.CriterionScore\x12\x15\n\roverall_score\x18\x02 \x01(\x01\x12\x19\n\x11overall_threshold\x18\x03 \x01(\x01\x12-\n\x06issues\x18\x04 \x03(\x0b\x32\x1d.errata.grading.v1.DraftIssue\x12\x13\n\x0bsuggestions\x18\x05 \x03(\t\x12\x33\n\x08\x64\x65\x63ision\x18\x06 \x01(\x0e\x32!.errata.grading.v1.ReviewDecision\x12\x30\n\nshortfalls\x18\x07 \x03(\x0b\x32\x1c.errata.grading.v1.Shortfall\x12\r\n\x05model\x18\x08 \x01(\t*\xb6\x01\n\rInjectionKind\x12\x1e\n\x1aINJECTION_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17INJECTION_KIND_OVERRIDE\x10\x01\x12\x17\n\x13INJECTION_KIND_ROLE\x10\x02\x12\x1a\n\x16INJECTION_KIND_VERDICT\x10\x03\x12\x18\n\x14INJECTION_KIND_FENCE\x10\x04\x12\x19\n\x15INJECTION_KIND_HIDDEN\x10\x05*\x86\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x15\n\x11VERDICT_SUPPORTED\x10\x01\x12\x17\n\x13VERDICT_UNSUPPORTED\x10\x02\x12\x18\n\x14VERDICT_CONTRADICTED\x10\x03\x12\x18\n\x14VERDICT_UNVERIFIABLE\x10\x04*\x8f\x01\n\x11HallucinationRisk\x12\"\n\x1eHALLUCINATION_RISK_UNSPECIFIED\x10\x00\x12\x1a\n\x16HALLUCINATION_RISK_LOW\x10\x01\x12\x1d\n\x19HALLUCINATION_RISK_MEDIUM\x10\x02\x12\x1b\n\x17HALLUCINATION_RISK_HIGH\x10\x03*\xb0\x02\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46INDING_KIND_NUMBER\x10\x01\x12\x18\n\x14\x46INDING_KIND_VERSION\x10\x02\x12\x1b\n\x17\x46INDING_KIND_IDENTIFIER\x10\x03\x12\x15\n\x11\x46INDING_KIND_FLAG\x10\x04\x12%\n!FINDING_KIND_ENVIRONMENT_VARIABLE\x10\x05\x12\x15\n\x11\x46INDING_KIND_PATH\x10\x06\x12\x14\n\x10\x46INDING_KIND_URL\x10\x07\x12\x16\n\x12\x46INDING_KIND_QUOTE\x10\x08\x12\x15\n\x11\x46INDING_KIND_DATE\x10\t\x12\x19\n\x15\x46INDING_KIND_NEGATION\x10\n*\x80\x01\n\rIssueSeverity\x12\x1e\n\x1aISSUE_SEVERITY_UNSPECIFIED\x10\x00\x12\x18\n\x14ISSUE_SEVERITY_MINOR\x10\x01\x12\x18\n\x14ISSUE_SEVERITY_MAJOR\x10\x02\x12\x1b\n\x17ISSUE_SEVERITY_CRITICAL\x10\x03*j\n\x0eReviewDecision\x12\x1f\n\x1bREVIEW_DECISION_UNSPECIFIED\x10\x00\x12\x1b\n\x17REVIEW_DECISION_APPROVE\x10\x01\x12\x1a\n\x16REVIEW_DECISION_REVISE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'errata.grading.v1.grading_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VERDICT']._serialized_start=1614
-  _globals['_VERDICT']._serialized_end=1748
-  _globals['_HALLUCINATIONRISK']._serialized_start=1751
-  _globals['_HALLUCINATIONRISK']._serialized_end=1894
-  _globals['_FINDINGKIND']._serialized_start=1897
-  _globals['_FINDINGKIND']._serialized_end=2174
-  _globals['_ISSUESEVERITY']._serialized_start=2177
-  _globals['_ISSUESEVERITY']._serialized_end=2305
-  _globals['_REVIEWDECISION']._serialized_start=2307
-  _globals['_REVIEWDECISION']._serialized_end=2413
+  _globals['_INJECTIONKIND']._serialized_start=1833
+  _globals['_INJECTIONKIND']._serialized_end=2015
+  _globals['_VERDICT']._serialized_start=2018
+  _globals['_VERDICT']._serialized_end=2152
+  _globals['_HALLUCINATIONRISK']._serialized_start=2155
+  _globals['_HALLUCINATIONRISK']._serialized_end=2298
+  _globals['_FINDINGKIND']._serialized_start=2301
+  _globals['_FINDINGKIND']._serialized_end=2605
+  _globals['_ISSUESEVERITY']._serialized_start=2608
+  _globals['_ISSUESEVERITY']._serialized_end=2736
+  _globals['_REVIEWDECISION']._serialized_start=2738
+  _globals['_REVIEWDECISION']._serialized_end=2844
   _globals['_PASSAGEGRADE']._serialized_start=86
-  _globals['_PASSAGEGRADE']._serialized_end=152
-  _globals['_EVIDENCE']._serialized_start=154
-  _globals['_EVIDENCE']._serialized_end=237
-  _globals['_CLAIM']._serialized_start=240
-  _globals['_CLAIM']._serialized_end=447
-  _globals['_GUARDFINDING']._serialized_start=450
-  _globals['_GUARDFINDING']._serialized_end=601
-  _globals['_ANSWERGRADE']._serialized_start=604
-  _globals['_ANSWERGRADE']._serialized_end=881
-  _globals['_CRITERION']._serialized_start=883
-  _globals['_CRITERION']._serialized_end=967
-  _globals['_CRITERIONSCORE']._serialized_start=970
-  _globals['_CRITERIONSCORE']._serialized_end=1104
-  _globals['_DRAFTISSUE']._serialized_start=1106
-  _globals['_DRAFTISSUE']._serialized_end=1225
-  _globals['_SHORTFALL']._serialized_start=1227
-  _globals['_SHORTFALL']._serialized_end=1308
-  _globals['_DRAFTREVIEW']._serialized_start=1311
-  _globals['_DRAFTREVIEW']._serialized_end=1611
+  _globals['_PASSAGEGRADE']._serialized_end=206
+  _globals['_EVIDENCE']._serialized_start=208
+  _globals['_EVIDENCE']._serialized_end=291
+  _globals['_CLAIM']._serialized_start=294
+  _globals['_CLAIM']._serialized_end=501
+  _globals['_GUARDFINDING']._serialized_start=504
+  _globals['_GUARDFINDING']._serialized_end=655
+  _globals['_ANSWERGRADE']._serialized_start=658
+  _globals['_ANSWERGRADE']._serialized_end=935
+  _globals['_ANSWEREDIT']._serialized_start=937
+  _globals['_ANSWEREDIT']._serialized_end=1053
+  _globals['_REJECTEDEDIT']._serialized_start=1055
+  _globals['_REJECTEDEDIT']._serialized_end=1100
+  _globals['_CRITERION']._serialized_start=1102
+  _globals['_CRITERION']._serialized_end=1186
+  _globals['_CRITERIONSCORE']._serialized_start=1189
+  _globals['_CRITERIONSCORE']._serialized_end=1323
+  _globals['_DRAFTISSUE']._serialized_start=1325
+  _globals['_DRAFTISSUE']._serialized_end=1444
+  _globals['_SHORTFALL']._serialized_start=1446
+  _globals['_SHORTFALL']._serialized_end=1527
+  _globals['_DRAFTREVIEW']._serialized_start=1530
+  _globals['_DRAFTREVIEW']._serialized_end=1830
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,15 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class InjectionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    INJECTION_KIND_UNSPECIFIED: _ClassVar[InjectionKind]
+    INJECTION_KIND_OVERRIDE: _ClassVar[InjectionKind]
+    INJECTION_KIND_ROLE: _ClassVar[InjectionKind]
+    INJECTION_KIND_VERDICT: _ClassVar[InjectionKind]
+    INJECTION_KIND_FENCE: _ClassVar[InjectionKind]
+    INJECTION_KIND_HIDDEN: _ClassVar[InjectionKind]
+
 class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VERDICT_UNSPECIFIED: _ClassVar[Verdict]
@@ -35,6 +44,7 @@ class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINDING_KIND_URL: _ClassVar[FindingKind]
     FINDING_KIND_QUOTE: _ClassVar[FindingKind]
     FINDING_KIND_DATE: _ClassVar[FindingKind]
+    FINDING_KIND_NEGATION: _ClassVar[FindingKind]
 
 class IssueSeverity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -48,6 +58,12 @@ class ReviewDecision(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REVIEW_DECISION_UNSPECIFIED: _ClassVar[ReviewDecision]
     REVIEW_DECISION_APPROVE: _ClassVar[ReviewDecision]
     REVIEW_DECISION_REVISE: _ClassVar[ReviewDecision]
+INJECTION_KIND_UNSPECIFIED: InjectionKind
+INJECTION_KIND_OVERRIDE: InjectionKind
+INJECTION_KIND_ROLE: InjectionKind
+INJECTION_KIND_VERDICT: InjectionKind
+INJECTION_KIND_FENCE: InjectionKind
+INJECTION_KIND_HIDDEN: InjectionKind
 VERDICT_UNSPECIFIED: Verdict
 VERDICT_SUPPORTED: Verdict
 VERDICT_UNSUPPORTED: Verdict
@@ -67,6 +83,7 @@ FINDING_KIND_PATH: FindingKind
 FINDING_KIND_URL: FindingKind
 FINDING_KIND_QUOTE: FindingKind
 FINDING_KIND_DATE: FindingKind
+FINDING_KIND_NEGATION: FindingKind
 ISSUE_SEVERITY_UNSPECIFIED: IssueSeverity
 ISSUE_SEVERITY_MINOR: IssueSeverity
 ISSUE_SEVERITY_MAJOR: IssueSeverity
@@ -76,14 +93,16 @@ REVIEW_DECISION_APPROVE: ReviewDecision
 REVIEW_DECISION_REVISE: ReviewDecision
 
 class PassageGrade(_message.Message):
-    __slots__ = ("score", "relevant", "reasoning")
+    __slots__ = ("score", "relevant", "reasoning", "injections")
     SCORE_FIELD_NUMBER: _ClassVar[int]
     RELEVANT_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
+    INJECTIONS_FIELD_NUMBER: _ClassVar[int]
     score: float
     relevant: bool
     reasoning: str
-    def __init__(self, score: _Optional[float] = ..., relevant: _Optional[bool] = ..., reasoning: _Optional[str] = ...) -> None: ...
+    injections: _containers.RepeatedScalarFieldContainer[InjectionKind]
+    def __init__(self, score: _Optional[float] = ..., relevant: _Optional[bool] = ..., reasoning: _Optional[str] = ..., injections: _Optional[_Iterable[_Union[InjectionKind, str]]] = ...) -> None: ...
 
 class Evidence(_message.Message):
     __slots__ = ("passage_id", "quote", "span")
@@ -144,6 +163,28 @@ class AnswerGrade(_message.Message):
     refinement_suggestion: str
     model: str
     def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., faithfulness_score: _Optional[float] = ..., hallucination_risk: _Optional[_Union[HallucinationRisk, str]] = ..., problematic_claim_ids: _Optional[_Iterable[str]] = ..., findings: _Optional[_Iterable[_Union[GuardFinding, _Mapping]]] = ..., refinement_suggestion: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
+
+class AnswerEdit(_message.Message):
+    __slots__ = ("claim_ids", "span", "before", "after", "reason")
+    CLAIM_IDS_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    claim_ids: _containers.RepeatedScalarFieldContainer[str]
+    span: _passage_pb2.Span
+    before: str
+    after: str
+    reason: str
+    def __init__(self, claim_ids: _Optional[_Iterable[str]] = ..., span: _Optional[_Union[_passage_pb2.Span, _Mapping]] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RejectedEdit(_message.Message):
+    __slots__ = ("after", "reason")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    reason: str
+    def __init__(self, after: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Criterion(_message.Message):
     __slots__ = ("name", "description", "threshold")

@@ -28,7 +28,7 @@ from errata.grading.v1 import grading_pb2 as errata_dot_grading_dot_v1_dot_gradi
 from errata.usage.v1 import usage_pb2 as errata_dot_usage_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#errata/judge/v1/judge_service.proto\x12\x0f\x65rrata.judge.v1\x1a\x1e\x65rrata/corpus/v1/passage.proto\x1a\x1d\x65rrata/errors/v1/errors.proto\x1a\x1f\x65rrata/grading/v1/grading.proto\x1a\x1b\x65rrata/usage/v1/usage.proto\"U\n\x14GradePassagesRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12+\n\x08passages\x18\x02 \x03(\x0b\x32\x19.errata.corpus.v1.Passage\"\xbe\x01\n\x15GradePassagesResponse\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\x30\n\x05grade\x18\x02 \x01(\x0b\x32\x1f.errata.grading.v1.PassageGradeH\x00\x12.\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1d.errata.errors.v1.ErrorDetailH\x00\x12%\n\x05usage\x18\x04 \x01(\x0b\x32\x16.errata.usage.v1.UsageB\x08\n\x06result\"c\n\x12GradeAnswerRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\t\x12+\n\x08passages\x18\x03 \x03(\x0b\x32\x19.errata.corpus.v1.Passage\"k\n\x13GradeAnswerResponse\x12-\n\x05grade\x18\x01 \x01(\x0b\x32\x1e.errata.grading.v1.AnswerGrade\x12%\n\x05usage\x18\x02 \x01(\x0b\x32\x16.errata.usage.v1.Usage\"\xc4\x01\n\x12ReviewDraftRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05\x64raft\x18\x02 \x01(\t\x12.\n\x08\x63riteria\x18\x03 \x03(\x0b\x32\x1c.errata.grading.v1.Criterion\x12\x1e\n\x11overall_threshold\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12+\n\x08passages\x18\x05 \x03(\x0b\x32\x19.errata.corpus.v1.PassageB\x14\n\x12_overall_threshold\"l\n\x13ReviewDraftResponse\x12.\n\x06review\x18\x01 \x01(\x0b\x32\x1e.errata.grading.v1.DraftReview\x12%\n\x05usage\x18\x02 \x01(\x0b\x32\x16.errata.usage.v1.Usage2\xa4\x02\n\x0cJudgeService\x12`\n\rGradePassages\x12%.errata.judge.v1.GradePassagesRequest\x1a&.errata.judge.v1.GradePassagesResponse0\x01\x12X\n\x0bGradeAnswer\x12#.errata.judge.v1.GradeAnswerRequest\x1a$.errata.judge.v1.GradeAnswerResponse\x12X\n\x0bReviewDraft\x12#.errata.judge.v1.ReviewDraftRequest\x1a$.errata.judge.v1.ReviewDraftResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#errata/judge/v1/judge_service.proto\x12\x0f\x65rrata.judge.v1\x1a\x1e\x65rrata/corpus/v1/passage.proto\x1a\x1d\x65rrata/errors/v1/errors.proto\x1a\x1f\x65rrata/grading/v1/grading.proto\x1a\x1b\x65rrata/usage/v1/usage.proto\"U\n\x14GradePassagesRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12+\n\x08passages\x18\x02 \x03(\x0b\x32\x19.errata.corpus.v1.Passage\"\xbe\x01\n\x15GradePassagesResponse\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\x30\n\x05grade\x18\x02 \x01(\x0b\x32\x1f.errata.grading.v1.PassageGradeH\x00\x12.\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1d.errata.errors.v1.ErrorDetailH\x00\x12%\n\x05usage\x18\x04 \x01(\x0b\x32\x16.errata.usage.v1.UsageB\x08\n\x06result\"\x93\x01\n\x12GradeAnswerRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\t\x12+\n\x08passages\x18\x03 \x03(\x0b\x32\x19.errata.corpus.v1.Passage\x12.\n\x0cknown_claims\x18\x04 \x03(\x0b\x32\x18.errata.grading.v1.Claim\"k\n\x13GradeAnswerResponse\x12-\n\x05grade\x18\x01 \x01(\x0b\x32\x1e.errata.grading.v1.AnswerGrade\x12%\n\x05usage\x18\x02 \x01(\x0b\x32\x16.errata.usage.v1.Usage\"d\n\x12\x43heckClaimsRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\t\x12+\n\x08passages\x18\x03 \x03(\x0b\x32\x19.errata.corpus.v1.Passage\"\x99\x01\n\x13\x43heckClaimsResponse\x12(\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x18.errata.grading.v1.Claim\x12\x31\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x1f.errata.grading.v1.GuardFinding\x12%\n\x05usage\x18\x03 \x01(\x0b\x32\x16.errata.usage.v1.Usage\"\xc4\x01\n\x12ReviewDraftRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05\x64raft\x18\x02 \x01(\t\x12.\n\x08\x63riteria\x18\x03 \x03(\x0b\x32\x1c.errata.grading.v1.Criterion\x12\x1e\n\x11overall_threshold\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12+\n\x08passages\x18\x05 \x03(\x0b\x32\x19.errata.corpus.v1.PassageB\x14\n\x12_overall_threshold\"l\n\x13ReviewDraftResponse\x12.\n\x06review\x18\x01 \x01(\x0b\x32\x1e.errata.grading.v1.DraftReview\x12%\n\x05usage\x18\x02 \x01(\x0b\x32\x16.errata.usage.v1.Usage2\xfe\x02\n\x0cJudgeService\x12`\n\rGradePassages\x12%.errata.judge.v1.GradePassagesRequest\x1a&.errata.judge.v1.GradePassagesResponse0\x01\x12X\n\x0bGradeAnswer\x12#.errata.judge.v1.GradeAnswerRequest\x1a$.errata.judge.v1.GradeAnswerResponse\x12X\n\x0b\x43heckClaims\x12#.errata.judge.v1.CheckClaimsRequest\x1a$.errata.judge.v1.CheckClaimsResponse\x12X\n\x0bReviewDraft\x12#.errata.judge.v1.ReviewDraftRequest\x1a$.errata.judge.v1.ReviewDraftResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,14 +39,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GRADEPASSAGESREQUEST']._serialized_end=266
   _globals['_GRADEPASSAGESRESPONSE']._serialized_start=269
   _globals['_GRADEPASSAGESRESPONSE']._serialized_end=459
-  _globals['_GRADEANSWERREQUEST']._serialized_start=461
-  _globals['_GRADEANSWERREQUEST']._serialized_end=560
-  _globals['_GRADEANSWERRESPONSE']._serialized_start=562
-  _globals['_GRADEANSWERRESPONSE']._serialized_end=669
-  _globals['_REVIEWDRAFTREQUEST']._serialized_start=672
-  _globals['_REVIEWDRAFTREQUEST']._serialized_end=868
-  _globals['_REVIEWDRAFTRESPONSE']._serialized_start=870
-  _globals['_REVIEWDRAFTRESPONSE']._serialized_end=978
-  _globals['_JUDGESERVICE']._serialized_start=981
-  _globals['_JUDGESERVICE']._serialized_end=1273
+  _globals['_GRADEANSWERREQUEST']._serialized_start=462
+  _globals['_GRADEANSWERREQUEST']._serialized_end=609
+  _globals['_GRADEANSWERRESPONSE']._serialized_start=611
+  _globals['_GRADEANSWERRESPONSE']._serialized_end=718
+  _globals['_CHECKCLAIMSREQUEST']._serialized_start=720
+  _globals['_CHECKCLAIMSREQUEST']._serialized_end=820
+  _globals['_CHECKCLAIMSRESPONSE']._serialized_start=823
+  _globals['_CHECKCLAIMSRESPONSE']._serialized_end=976
+  _globals['_REVIEWDRAFTREQUEST']._serialized_start=979
+  _globals['_REVIEWDRAFTREQUEST']._serialized_end=1175
+  _globals['_REVIEWDRAFTRESPONSE']._serialized_start=1177
+  _globals['_REVIEWDRAFTRESPONSE']._serialized_end=1285
+  _globals['_JUDGESERVICE']._serialized_start=1288
+  _globals['_JUDGESERVICE']._serialized_end=1670
 # @@protoc_insertion_point(module_scope)

@@ -31,14 +31,16 @@ class GradePassagesResponse(_message.Message):
     def __init__(self, passage_id: _Optional[str] = ..., grade: _Optional[_Union[_grading_pb2.PassageGrade, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.ErrorDetail, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class GradeAnswerRequest(_message.Message):
-    __slots__ = ("question", "answer", "passages")
+    __slots__ = ("question", "answer", "passages", "known_claims")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_CLAIMS_FIELD_NUMBER: _ClassVar[int]
     question: str
     answer: str
     passages: _containers.RepeatedCompositeFieldContainer[_passage_pb2.Passage]
-    def __init__(self, question: _Optional[str] = ..., answer: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ...) -> None: ...
+    known_claims: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Claim]
+    def __init__(self, question: _Optional[str] = ..., answer: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ..., known_claims: _Optional[_Iterable[_Union[_grading_pb2.Claim, _Mapping]]] = ...) -> None: ...
 
 class GradeAnswerResponse(_message.Message):
     __slots__ = ("grade", "usage")
@@ -47,6 +49,26 @@ class GradeAnswerResponse(_message.Message):
     grade: _grading_pb2.AnswerGrade
     usage: _usage_pb2.Usage
     def __init__(self, grade: _Optional[_Union[_grading_pb2.AnswerGrade, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class CheckClaimsRequest(_message.Message):
+    __slots__ = ("question", "segment", "passages")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    question: str
+    segment: str
+    passages: _containers.RepeatedCompositeFieldContainer[_passage_pb2.Passage]
+    def __init__(self, question: _Optional[str] = ..., segment: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ...) -> None: ...
+
+class CheckClaimsResponse(_message.Message):
+    __slots__ = ("claims", "findings", "usage")
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Claim]
+    findings: _containers.RepeatedCompositeFieldContainer[_grading_pb2.GuardFinding]
+    usage: _usage_pb2.Usage
+    def __init__(self, claims: _Optional[_Iterable[_Union[_grading_pb2.Claim, _Mapping]]] = ..., findings: _Optional[_Iterable[_Union[_grading_pb2.GuardFinding, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class ReviewDraftRequest(_message.Message):
     __slots__ = ("task", "draft", "criteria", "overall_threshold", "passages")

@@ -46,6 +46,11 @@ class JudgeServiceStub:
                 request_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerRequest.SerializeToString,
                 response_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerResponse.FromString,
                 _registered_method=True)
+        self.CheckClaims = channel.unary_unary(
+                '/errata.judge.v1.JudgeService/CheckClaims',
+                request_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.CheckClaimsRequest.SerializeToString,
+                response_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.CheckClaimsResponse.FromString,
+                _registered_method=True)
         self.ReviewDraft = channel.unary_unary(
                 '/errata.judge.v1.JudgeService/ReviewDraft',
                 request_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.ReviewDraftRequest.SerializeToString,
@@ -59,8 +64,8 @@ class JudgeServiceServicer:
     """
 
     def GradePassages(self, request, context):
-        """GradePassages grades each passage by itself, several at a time, and sends each result as soon as it is there, in no
-        set order. A passage that could not be graded comes back as an error; the others go on.
+        """GradePassages grades each passage, several at a time, and sends each result as soon as it is there, in no set order. A
+        passage that could not be graded comes back as an error; the others go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -69,6 +74,14 @@ class JudgeServiceServicer:
     def GradeAnswer(self, request, context):
         """GradeAnswer splits an answer into claims and checks each against the passages. The score is computed from the claims,
         quotes that do not exist support nothing, and a guard without a model lowers verdicts on details that no passage has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckClaims(self, request, context):
+        """CheckClaims checks the claims of a segment of an answer that is still being written, as GradeAnswer will check them in the
+        whole. There is no score before the end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -95,6 +108,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.GradeAnswer,
                     request_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerRequest.FromString,
                     response_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerResponse.SerializeToString,
+            ),
+            'CheckClaims': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckClaims,
+                    request_deserializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.CheckClaimsRequest.FromString,
+                    response_serializer=errata_dot_judge_dot_v1_dot_judge__service__pb2.CheckClaimsResponse.SerializeToString,
             ),
             'ReviewDraft': grpc.unary_unary_rpc_method_handler(
                     servicer.ReviewDraft,
@@ -158,6 +176,33 @@ class JudgeService:
             '/errata.judge.v1.JudgeService/GradeAnswer',
             errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerRequest.SerializeToString,
             errata_dot_judge_dot_v1_dot_judge__service__pb2.GradeAnswerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckClaims(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/errata.judge.v1.JudgeService/CheckClaims',
+            errata_dot_judge_dot_v1_dot_judge__service__pb2.CheckClaimsRequest.SerializeToString,
+            errata_dot_judge_dot_v1_dot_judge__service__pb2.CheckClaimsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -30,53 +30,53 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1errata/orchestrator/v1/orchestrator_service.proto\x12\x16\x65rrata.orchestrator.v1\x1a\x1d\x65rrata/corpus/v1/filter.proto\x1a\x1f\x65rrata/grading/v1/grading.proto\x1a\"errata/orchestrator/v1/trace.proto\x1a\x1b\x65rrata/usage/v1/usage.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n\nAskRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x12\n\ncollection\x18\x02 \x01(\t\x12\x38\n\x08settings\x18\x03 \x01(\x0b\x32&.errata.orchestrator.v1.AnswerSettings\x12\x14\n\x0c\x64raft_answer\x18\x04 \x01(\t\x12\x30\n\x06\x66ilter\x18\x05 \x01(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12;\n\ron_disconnect\x18\x07 \x01(\x0e\x32$.errata.orchestrator.v1.OnDisconnect\x12\x1c\n\x0fmax_cost_micros\x18\x08 \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nmax_tokens\x18\t \x01(\x03H\x01\x88\x01\x01\x42\x12\n\x10_max_cost_microsB\r\n\x0b_max_tokens\"@\n\x0b\x41skResponse\x12\x31\n\x05\x65vent\x18\x01 \x01(\x0b\x32\".errata.orchestrator.v1.TraceEvent\"\xa3\x03\n\x0e\x43omposeRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x12\n\ncollection\x18\x02 \x01(\t\x12\x39\n\x08settings\x18\x03 \x01(\x0b\x32\'.errata.orchestrator.v1.ComposeSettings\x12.\n\x08\x63riteria\x18\x04 \x03(\x0b\x32\x1c.errata.grading.v1.Criterion\x12\r\n\x05\x64raft\x18\x05 \x01(\t\x12\x30\n\x06\x66ilter\x18\x06 \x01(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x18\n\x10require_approval\x18\x07 \x01(\x08\x12\x12\n\nrequest_id\x18\x08 \x01(\t\x12;\n\ron_disconnect\x18\t \x01(\x0e\x32$.errata.orchestrator.v1.OnDisconnect\x12\x1c\n\x0fmax_cost_micros\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x0b \x01(\x03H\x01\x88\x01\x01\x42\x12\n\x10_max_cost_microsB\r\n\x0b_max_tokens\"D\n\x0f\x43omposeResponse\x12\x31\n\x05\x65vent\x18\x01 \x01(\x0b\x32\".errata.orchestrator.v1.TraceEvent\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"E\n\x10WatchRunResponse\x12\x31\n\x05\x65vent\x18\x01 \x01(\x0b\x32\".errata.orchestrator.v1.TraceEvent\"\xf5\x03\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08workflow\x18\x02 \x01(\t\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .errata.orchestrator.v1.RunState\x12\x30\n\x07outcome\x18\x04 \x01(\x0e\x32\x1f.errata.orchestrator.v1.Outcome\x12\x10\n\x08question\x18\x05 \x01(\t\x12\x12\n\ncollection\x18\x06 \x01(\t\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\t \x01(\x03\x12\x11\n\tprincipal\x18\n \x01(\t\x12\x10\n\x08\x61pproved\x18\x0b \x01(\x08\x12\x12\n\x05score\x18\x0c \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0b\x63orrections\x18\r \x01(\x05\x12*\n\x07\x65lapsed\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x06totals\x18\x0f \x01(\x0b\x32#.errata.orchestrator.v1.UsageTotals\x12\x11\n\ttakeovers\x18\x10 \x01(\x05\x42\x08\n\x06_score\"\xcf\x01\n\x0bUsageTotals\x12\x13\n\x0bmodel_calls\x18\x01 \x01(\x05\x12\x14\n\x0c\x66\x61iled_calls\x18\x02 \x01(\x05\x12\x14\n\x0cinput_tokens\x18\x03 \x01(\x03\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x04 \x01(\x03\x12\x15\n\routput_tokens\x18\x05 \x01(\x03\x12\x11\n\testimated\x18\x06 \x01(\x08\x12\x18\n\x0b\x63ost_micros\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06models\x18\x08 \x03(\tB\x0e\n\x0c_cost_micros\"\xbb\x01\n\nEvaluation\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x11\n\titeration\x18\x04 \x01(\x05\x12\r\n\x05score\x18\x05 \x01(\x01\x12\x16\n\tthreshold\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06passed\x18\x07 \x01(\x08\x12\x0f\n\x07verdict\x18\x08 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\t \x01(\tB\x0c\n\n_threshold\"3\n\rPromptVersion\x12\x11\n\toperation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"6\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x15\n\rwithout_trace\x18\x02 \x01(\x08\"\xdb\x02\n\x0eGetRunResponse\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.errata.orchestrator.v1.Run\x12\x33\n\x06result\x18\x02 \x01(\x0b\x32#.errata.orchestrator.v1.RunFinished\x12\x37\n\x0b\x65valuations\x18\x03 \x03(\x0b\x32\".errata.orchestrator.v1.Evaluation\x12%\n\x05usage\x18\x04 \x01(\x0b\x32\x16.errata.usage.v1.Usage\x12>\n\x0fprompt_versions\x18\x05 \x03(\x0b\x32%.errata.orchestrator.v1.PromptVersion\x12\x31\n\x05trace\x18\x06 \x03(\x0b\x32\".errata.orchestrator.v1.TraceEvent\x12\x17\n\x0ftrace_truncated\x18\x07 \x01(\x08\"\xae\x02\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .errata.orchestrator.v1.RunState\x12\x30\n\x07outcome\x18\x04 \x01(\x0e\x32\x1f.errata.orchestrator.v1.Outcome\x12\x10\n\x08workflow\x18\x05 \x01(\t\x12\x34\n\x10\x63reate_time_from\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12\x63reate_time_before\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tprincipal\x18\x08 \x01(\t\"V\n\x10ListRunsResponse\x12)\n\x04runs\x18\x01 \x03(\x0b\x32\x1b.errata.orchestrator.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"=\n\x11\x43\x61ncelRunResponse\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.errata.orchestrator.v1.Run\"\x82\x01\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08\x61pproval\x18\x02 \x01(\x05\x12:\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32(.errata.orchestrator.v1.ApprovalDecision\x12\x10\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x04 \x01(\t\"=\n\x11ResumeRunResponse\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.errata.orchestrator.v1.Run*c\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x01\x12\x1a\n\x16ON_DISCONNECT_CONTINUE\x10\x02*k\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_RUNNING\x10\x01\x12\x16\n\x12RUN_STATE_FINISHED\x10\x02\x12\x15\n\x11RUN_STATE_WAITING\x10\x03\x32\xa2\x05\n\x13OrchestratorService\x12P\n\x03\x41sk\x12\".errata.orchestrator.v1.AskRequest\x1a#.errata.orchestrator.v1.AskResponse0\x01\x12\\\n\x07\x43ompose\x12&.errata.orchestrator.v1.ComposeRequest\x1a\'.errata.orchestrator.v1.ComposeResponse0\x01\x12_\n\x08WatchRun\x12\'.errata.orchestrator.v1.WatchRunRequest\x1a(.errata.orchestrator.v1.WatchRunResponse0\x01\x12W\n\x06GetRun\x12%.errata.orchestrator.v1.GetRunRequest\x1a&.errata.orchestrator.v1.GetRunResponse\x12]\n\x08ListRuns\x12\'.errata.orchestrator.v1.ListRunsRequest\x1a(.errata.orchestrator.v1.ListRunsResponse\x12`\n\tCancelRun\x12(.errata.orchestrator.v1.CancelRunRequest\x1a).errata.orchestrator.v1.CancelRunResponse\x12`\n\tResumeRun\x12(.errata.orchestrator.v1.ResumeRunRequest\x1a).errata.orchestrator.v1.ResumeRunResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1errata/orchestrator/v1/orchestrator_service.proto\x12\x16\x65rrata.orchestrator.v1\x1a\x1d\x65rrata/corpus/v1/filter.proto\x1a\x1f\x65rrata/grading/v1/grading.proto\x1a\"errata/orchestrator/v1/trace.proto\x1a\x1b\x65rrata/usage/v1/usage.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x02\n\nAskRequest\x12\x10\n\x08question\x18\x01 \x01(\t\x12\x12\n\ncollection\x18\x02 \x01(\t\x12\x38\n\x08settings\x18\x03 \x01(\x0b\x32&.errata.orchestrator.v1.AnswerSettings\x12\x14\n\x0c\x64raft_answer\x18\x04 \x01(\t\x12\x30\n\x06\x66ilter\x18\x05 \x01(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12;\n\ron_disconnect\x18\x07 \x01(\x0e\x32$.errata.orchestrator.v1.OnDisconnect\x12\x1c\n\x0fmax_cost_micros\x18\x08 \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nmax_tokens\x18\t \x01(\x03H\x01\x88\x01\x01\x12\x15\n\rverified_only\x18\n \x01(\x08\x42\x12\n\x10_max_cost_microsB\r\n\x0b_max_tokens\"@\n\x0b\x41skResponse\x12\x31\n\x05\x65vent\x18\x01 \x01(\x0b\x32\".errata.orchestrator.v1.TraceEvent\"\xa3\x03\n\x0e\x43omposeRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x12\n\ncollection\x18\x02 \x01(\t\x12\x39\n\x08settings\x18\x03 \x01(\x0b\x32\'.errata.orchestrator.v1.ComposeSettings\x12.\n\x08\x63riteria\x18\x04 \x03(\x0b\x32\x1c.errata.grading.v1.Criterion\x12\r\n\x05\x64raft\x18\x05 \x01(\t\x12\x30\n\x06\x66ilter\x18\x06 \x01(\x0b\x32 .errata.corpus.v1.MetadataFilter\x12\x18\n\x10require_approval\x18\x07 \x01(\x08\x12\x12\n\nrequest_id\x18\x08 \x01(\t\x12;\n\ron_disconnect\x18\t \x01(\x0e\x32$.errata.orchestrator.v1.OnDisconnect\x12\x1c\n\x0fmax_cost_micros\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x0b \x01(\x03H\x01\x88\x01\x01\x42\x12\n\x10_max_cost_microsB\r\n\x0b_max_tokens\"D\n\x0f\x43omposeResponse\x12\x31\n\x05\x65vent\x18\x01 \x01(\x0b\x32\".errata.orchestrator.v1.TraceEvent\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"E\n\x10WatchRunResponse\x12\x31\n\x05\x65vent\x18\x01 \x01(\x0b\x32\".errata.orchestrator.v1.TraceEvent\"\xf5\x03\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08workflow\x18\x02 \x01(\t\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .errata.orchestrator.v1.RunState\x12\x30\n\x07outcome\x18\x04 \x01(\x0e\x32\x1f.errata.orchestrator.v1.Outcome\x12\x10\n\x08question\x18\x05 \x01(\t\x12\x12\n\ncollection\x18\x06 \x01(\t\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inish_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\t \x01(\x03\x12\x11\n\tprincipal\x18\n \x01(\t\x12\x10\n\x08\x61pproved\x18\x0b \x01(\x08\x12\x12\n\x05score\x18\x0c \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0b\x63orrections\x18\r \x01(\x05\x12*\n\x07\x65lapsed\x18\x0e \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x06totals\x18\x0f \x01(\x0b\x32#.errata.orchestrator.v1.UsageTotals\x12\x11\n\ttakeovers\x18\x10 \x01(\x05\x42\x08\n\x06_score\"\x95\x02\n\x0bUsageTotals\x12\x13\n\x0bmodel_calls\x18\x01 \x01(\x05\x12\x14\n\x0c\x66\x61iled_calls\x18\x02 \x01(\x05\x12\x14\n\x0cinput_tokens\x18\x03 \x01(\x03\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x04 \x01(\x03\x12\x15\n\routput_tokens\x18\x05 \x01(\x03\x12\x11\n\testimated\x18\x06 \x01(\x08\x12\x18\n\x0b\x63ost_micros\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06models\x18\x08 \x03(\t\x12\x13\n\x0bsaved_calls\x18\t \x01(\x05\x12\x14\n\x0csaved_tokens\x18\n \x01(\x03\x12\x19\n\x11saved_cost_micros\x18\x0b \x01(\x03\x42\x0e\n\x0c_cost_micros\"\xbb\x01\n\nEvaluation\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x11\n\titeration\x18\x04 \x01(\x05\x12\r\n\x05score\x18\x05 \x01(\x01\x12\x16\n\tthreshold\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06passed\x18\x07 \x01(\x08\x12\x0f\n\x07verdict\x18\x08 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\t \x01(\tB\x0c\n\n_threshold\"3\n\rPromptVersion\x12\x11\n\toperation\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"6\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x15\n\rwithout_trace\x18\x02 \x01(\x08\"\xdb\x02\n\x0eGetRunResponse\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.errata.orchestrator.v1.Run\x12\x33\n\x06result\x18\x02 \x01(\x0b\x32#.errata.orchestrator.v1.RunFinished\x12\x37\n\x0b\x65valuations\x18\x03 \x03(\x0b\x32\".errata.orchestrator.v1.Evaluation\x12%\n\x05usage\x18\x04 \x01(\x0b\x32\x16.errata.usage.v1.Usage\x12>\n\x0fprompt_versions\x18\x05 \x03(\x0b\x32%.errata.orchestrator.v1.PromptVersion\x12\x31\n\x05trace\x18\x06 \x03(\x0b\x32\".errata.orchestrator.v1.TraceEvent\x12\x17\n\x0ftrace_truncated\x18\x07 \x01(\x08\"\xae\x02\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .errata.orchestrator.v1.RunState\x12\x30\n\x07outcome\x18\x04 \x01(\x0e\x32\x1f.errata.orchestrator.v1.Outcome\x12\x10\n\x08workflow\x18\x05 \x01(\t\x12\x34\n\x10\x63reate_time_from\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12\x63reate_time_before\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tprincipal\x18\x08 \x01(\t\"V\n\x10ListRunsResponse\x12)\n\x04runs\x18\x01 \x03(\x0b\x32\x1b.errata.orchestrator.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"=\n\x11\x43\x61ncelRunResponse\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.errata.orchestrator.v1.Run\"\x82\x01\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08\x61pproval\x18\x02 \x01(\x05\x12:\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32(.errata.orchestrator.v1.ApprovalDecision\x12\x10\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x04 \x01(\t\"=\n\x11ResumeRunResponse\x12(\n\x03run\x18\x01 \x01(\x0b\x32\x1b.errata.orchestrator.v1.Run*c\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x01\x12\x1a\n\x16ON_DISCONNECT_CONTINUE\x10\x02*k\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_RUNNING\x10\x01\x12\x16\n\x12RUN_STATE_FINISHED\x10\x02\x12\x15\n\x11RUN_STATE_WAITING\x10\x03\x32\xa2\x05\n\x13OrchestratorService\x12P\n\x03\x41sk\x12\".errata.orchestrator.v1.AskRequest\x1a#.errata.orchestrator.v1.AskResponse0\x01\x12\\\n\x07\x43ompose\x12&.errata.orchestrator.v1.ComposeRequest\x1a\'.errata.orchestrator.v1.ComposeResponse0\x01\x12_\n\x08WatchRun\x12\'.errata.orchestrator.v1.WatchRunRequest\x1a(.errata.orchestrator.v1.WatchRunResponse0\x01\x12W\n\x06GetRun\x12%.errata.orchestrator.v1.GetRunRequest\x1a&.errata.orchestrator.v1.GetRunResponse\x12]\n\x08ListRuns\x12\'.errata.orchestrator.v1.ListRunsRequest\x1a(.errata.orchestrator.v1.ListRunsResponse\x12`\n\tCancelRun\x12(.errata.orchestrator.v1.CancelRunRequest\x1a).errata.orchestrator.v1.CancelRunResponse\x12`\n\tResumeRun\x12(.errata.orchestrator.v1.ResumeRunRequest\x1a).errata.orchestrator.v1.ResumeRunResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'errata.orchestrator.v1.orchestrator_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ONDISCONNECT']._serialized_start=3364
-  _globals['_ONDISCONNECT']._serialized_end=3463
-  _globals['_RUNSTATE']._serialized_start=3465
-  _globals['_RUNSTATE']._serialized_end=3572
+  _globals['_ONDISCONNECT']._serialized_start=3457
+  _globals['_ONDISCONNECT']._serialized_end=3556
+  _globals['_RUNSTATE']._serialized_start=3558
+  _globals['_RUNSTATE']._serialized_end=3665
   _globals['_ASKREQUEST']._serialized_start=272
-  _globals['_ASKREQUEST']._serialized_end=623
-  _globals['_ASKRESPONSE']._serialized_start=625
-  _globals['_ASKRESPONSE']._serialized_end=689
-  _globals['_COMPOSEREQUEST']._serialized_start=692
-  _globals['_COMPOSEREQUEST']._serialized_end=1111
-  _globals['_COMPOSERESPONSE']._serialized_start=1113
-  _globals['_COMPOSERESPONSE']._serialized_end=1181
-  _globals['_WATCHRUNREQUEST']._serialized_start=1183
-  _globals['_WATCHRUNREQUEST']._serialized_end=1240
-  _globals['_WATCHRUNRESPONSE']._serialized_start=1242
-  _globals['_WATCHRUNRESPONSE']._serialized_end=1311
-  _globals['_RUN']._serialized_start=1314
-  _globals['_RUN']._serialized_end=1815
-  _globals['_USAGETOTALS']._serialized_start=1818
-  _globals['_USAGETOTALS']._serialized_end=2025
-  _globals['_EVALUATION']._serialized_start=2028
-  _globals['_EVALUATION']._serialized_end=2215
-  _globals['_PROMPTVERSION']._serialized_start=2217
-  _globals['_PROMPTVERSION']._serialized_end=2268
-  _globals['_GETRUNREQUEST']._serialized_start=2270
-  _globals['_GETRUNREQUEST']._serialized_end=2324
-  _globals['_GETRUNRESPONSE']._serialized_start=2327
-  _globals['_GETRUNRESPONSE']._serialized_end=2674
-  _globals['_LISTRUNSREQUEST']._serialized_start=2677
-  _globals['_LISTRUNSREQUEST']._serialized_end=2979
-  _globals['_LISTRUNSRESPONSE']._serialized_start=2981
-  _globals['_LISTRUNSRESPONSE']._serialized_end=3067
-  _globals['_CANCELRUNREQUEST']._serialized_start=3069
-  _globals['_CANCELRUNREQUEST']._serialized_end=3103
-  _globals['_CANCELRUNRESPONSE']._serialized_start=3105
-  _globals['_CANCELRUNRESPONSE']._serialized_end=3166
-  _globals['_RESUMERUNREQUEST']._serialized_start=3169
-  _globals['_RESUMERUNREQUEST']._serialized_end=3299
-  _globals['_RESUMERUNRESPONSE']._serialized_start=3301
-  _globals['_RESUMERUNRESPONSE']._serialized_end=3362
-  _globals['_ORCHESTRATORSERVICE']._serialized_start=3575
-  _globals['_ORCHESTRATORSERVICE']._serialized_end=4249
+  _globals['_ASKREQUEST']._serialized_end=646
+  _globals['_ASKRESPONSE']._serialized_start=648
+  _globals['_ASKRESPONSE']._serialized_end=712
+  _globals['_COMPOSEREQUEST']._serialized_start=715
+  _globals['_COMPOSEREQUEST']._serialized_end=1134
+  _globals['_COMPOSERESPONSE']._serialized_start=1136
+  _globals['_COMPOSERESPONSE']._serialized_end=1204
+  _globals['_WATCHRUNREQUEST']._serialized_start=1206
+  _globals['_WATCHRUNREQUEST']._serialized_end=1263
+  _globals['_WATCHRUNRESPONSE']._serialized_start=1265
+  _globals['_WATCHRUNRESPONSE']._serialized_end=1334
+  _globals['_RUN']._serialized_start=1337
+  _globals['_RUN']._serialized_end=1838
+  _globals['_USAGETOTALS']._serialized_start=1841
+  _globals['_USAGETOTALS']._serialized_end=2118
+  _globals['_EVALUATION']._serialized_start=2121
+  _globals['_EVALUATION']._serialized_end=2308
+  _globals['_PROMPTVERSION']._serialized_start=2310
+  _globals['_PROMPTVERSION']._serialized_end=2361
+  _globals['_GETRUNREQUEST']._serialized_start=2363
+  _globals['_GETRUNREQUEST']._serialized_end=2417
+  _globals['_GETRUNRESPONSE']._serialized_start=2420
+  _globals['_GETRUNRESPONSE']._serialized_end=2767
+  _globals['_LISTRUNSREQUEST']._serialized_start=2770
+  _globals['_LISTRUNSREQUEST']._serialized_end=3072
+  _globals['_LISTRUNSRESPONSE']._serialized_start=3074
+  _globals['_LISTRUNSRESPONSE']._serialized_end=3160
+  _globals['_CANCELRUNREQUEST']._serialized_start=3162
+  _globals['_CANCELRUNREQUEST']._serialized_end=3196
+  _globals['_CANCELRUNRESPONSE']._serialized_start=3198
+  _globals['_CANCELRUNRESPONSE']._serialized_end=3259
+  _globals['_RESUMERUNREQUEST']._serialized_start=3262
+  _globals['_RESUMERUNREQUEST']._serialized_end=3392
+  _globals['_RESUMERUNRESPONSE']._serialized_start=3394
+  _globals['_RESUMERUNRESPONSE']._serialized_end=3455
+  _globals['_ORCHESTRATORSERVICE']._serialized_start=3668
+  _globals['_ORCHESTRATORSERVICE']._serialized_end=4342
 # @@protoc_insertion_point(module_scope)

@@ -36,7 +36,7 @@ RUN_STATE_FINISHED: RunState
 RUN_STATE_WAITING: RunState
 
 class AskRequest(_message.Message):
-    __slots__ = ("question", "collection", "settings", "draft_answer", "filter", "request_id", "on_disconnect", "max_cost_micros", "max_tokens")
+    __slots__ = ("question", "collection", "settings", "draft_answer", "filter", "request_id", "on_disconnect", "max_cost_micros", "max_tokens", "verified_only")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     COLLECTION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class AskRequest(_message.Message):
     ON_DISCONNECT_FIELD_NUMBER: _ClassVar[int]
     MAX_COST_MICROS_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_ONLY_FIELD_NUMBER: _ClassVar[int]
     question: str
     collection: str
     settings: _trace_pb2.AnswerSettings
@@ -55,7 +56,8 @@ class AskRequest(_message.Message):
     on_disconnect: OnDisconnect
     max_cost_micros: int
     max_tokens: int
-    def __init__(self, question: _Optional[str] = ..., collection: _Optional[str] = ..., settings: _Optional[_Union[_trace_pb2.AnswerSettings, _Mapping]] = ..., draft_answer: _Optional[str] = ..., filter: _Optional[_Union[_filter_pb2.MetadataFilter, _Mapping]] = ..., request_id: _Optional[str] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., max_cost_micros: _Optional[int] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+    verified_only: bool
+    def __init__(self, question: _Optional[str] = ..., collection: _Optional[str] = ..., settings: _Optional[_Union[_trace_pb2.AnswerSettings, _Mapping]] = ..., draft_answer: _Optional[str] = ..., filter: _Optional[_Union[_filter_pb2.MetadataFilter, _Mapping]] = ..., request_id: _Optional[str] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., max_cost_micros: _Optional[int] = ..., max_tokens: _Optional[int] = ..., verified_only: _Optional[bool] = ...) -> None: ...
 
 class AskResponse(_message.Message):
     __slots__ = ("event",)
@@ -146,7 +148,7 @@ class Run(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., workflow: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., outcome: _Optional[_Union[_trace_pb2.Outcome, str]] = ..., question: _Optional[str] = ..., collection: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finish_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_sequence: _Optional[int] = ..., principal: _Optional[str] = ..., approved: _Optional[bool] = ..., score: _Optional[float] = ..., corrections: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., totals: _Optional[_Union[UsageTotals, _Mapping]] = ..., takeovers: _Optional[int] = ...) -> None: ...
 
 class UsageTotals(_message.Message):
-    __slots__ = ("model_calls", "failed_calls", "input_tokens", "cached_input_tokens", "output_tokens", "estimated", "cost_micros", "models")
+    __slots__ = ("model_calls", "failed_calls", "input_tokens", "cached_input_tokens", "output_tokens", "estimated", "cost_micros", "models", "saved_calls", "saved_tokens", "saved_cost_micros")
     MODEL_CALLS_FIELD_NUMBER: _ClassVar[int]
     FAILED_CALLS_FIELD_NUMBER: _ClassVar[int]
     INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +157,9 @@ class UsageTotals(_message.Message):
     ESTIMATED_FIELD_NUMBER: _ClassVar[int]
     COST_MICROS_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
+    SAVED_CALLS_FIELD_NUMBER: _ClassVar[int]
+    SAVED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SAVED_COST_MICROS_FIELD_NUMBER: _ClassVar[int]
     model_calls: int
     failed_calls: int
     input_tokens: int
@@ -163,7 +168,10 @@ class UsageTotals(_message.Message):
     estimated: bool
     cost_micros: int
     models: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, model_calls: _Optional[int] = ..., failed_calls: _Optional[int] = ..., input_tokens: _Optional[int] = ..., cached_input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., estimated: _Optional[bool] = ..., cost_micros: _Optional[int] = ..., models: _Optional[_Iterable[str]] = ...) -> None: ...
+    saved_calls: int
+    saved_tokens: int
+    saved_cost_micros: int
+    def __init__(self, model_calls: _Optional[int] = ..., failed_calls: _Optional[int] = ..., input_tokens: _Optional[int] = ..., cached_input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., estimated: _Optional[bool] = ..., cost_micros: _Optional[int] = ..., models: _Optional[_Iterable[str]] = ..., saved_calls: _Optional[int] = ..., saved_tokens: _Optional[int] = ..., saved_cost_micros: _Optional[int] = ...) -> None: ...
 
 class Evaluation(_message.Message):
     __slots__ = ("sequence", "kind", "subject", "iteration", "score", "threshold", "passed", "verdict", "explanation")

@@ -89,7 +89,7 @@ class ComposeSettings(_message.Message):
     def __init__(self, overall_threshold: _Optional[float] = ..., max_revisions: _Optional[int] = ..., top_k: _Optional[int] = ..., relevance_threshold: _Optional[float] = ..., faithfulness_threshold: _Optional[float] = ..., search_mode: _Optional[_Union[_filter_pb2.SearchMode, str]] = ...) -> None: ...
 
 class TraceEvent(_message.Message):
-    __slots__ = ("run_id", "sequence", "create_time", "run_started", "passages_retrieved", "passage_graded", "query_broadened", "answer_delta", "answer_drafted", "answer_graded", "answer_refined", "run_finished", "draft_written", "draft_reviewed", "draft_revised", "approval_requested", "approval_decided", "run_resumed")
+    __slots__ = ("run_id", "sequence", "create_time", "run_started", "passages_retrieved", "passage_graded", "query_broadened", "answer_delta", "answer_drafted", "answer_graded", "answer_refined", "run_finished", "draft_written", "draft_reviewed", "draft_revised", "approval_requested", "approval_decided", "run_resumed", "claim_checked", "step_skipped")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,8 @@ class TraceEvent(_message.Message):
     APPROVAL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     APPROVAL_DECIDED_FIELD_NUMBER: _ClassVar[int]
     RUN_RESUMED_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_CHECKED_FIELD_NUMBER: _ClassVar[int]
+    STEP_SKIPPED_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     sequence: int
     create_time: _timestamp_pb2.Timestamp
@@ -126,10 +128,12 @@ class TraceEvent(_message.Message):
     approval_requested: ApprovalRequested
     approval_decided: ApprovalDecided
     run_resumed: RunResumed
-    def __init__(self, run_id: _Optional[str] = ..., sequence: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., run_started: _Optional[_Union[RunStarted, _Mapping]] = ..., passages_retrieved: _Optional[_Union[PassagesRetrieved, _Mapping]] = ..., passage_graded: _Optional[_Union[PassageGraded, _Mapping]] = ..., query_broadened: _Optional[_Union[QueryBroadened, _Mapping]] = ..., answer_delta: _Optional[_Union[AnswerDelta, _Mapping]] = ..., answer_drafted: _Optional[_Union[AnswerDrafted, _Mapping]] = ..., answer_graded: _Optional[_Union[AnswerGraded, _Mapping]] = ..., answer_refined: _Optional[_Union[AnswerRefined, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., draft_written: _Optional[_Union[DraftWritten, _Mapping]] = ..., draft_reviewed: _Optional[_Union[DraftReviewed, _Mapping]] = ..., draft_revised: _Optional[_Union[DraftRevised, _Mapping]] = ..., approval_requested: _Optional[_Union[ApprovalRequested, _Mapping]] = ..., approval_decided: _Optional[_Union[ApprovalDecided, _Mapping]] = ..., run_resumed: _Optional[_Union[RunResumed, _Mapping]] = ...) -> None: ...
+    claim_checked: ClaimChecked
+    step_skipped: StepSkipped
+    def __init__(self, run_id: _Optional[str] = ..., sequence: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., run_started: _Optional[_Union[RunStarted, _Mapping]] = ..., passages_retrieved: _Optional[_Union[PassagesRetrieved, _Mapping]] = ..., passage_graded: _Optional[_Union[PassageGraded, _Mapping]] = ..., query_broadened: _Optional[_Union[QueryBroadened, _Mapping]] = ..., answer_delta: _Optional[_Union[AnswerDelta, _Mapping]] = ..., answer_drafted: _Optional[_Union[AnswerDrafted, _Mapping]] = ..., answer_graded: _Optional[_Union[AnswerGraded, _Mapping]] = ..., answer_refined: _Optional[_Union[AnswerRefined, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., draft_written: _Optional[_Union[DraftWritten, _Mapping]] = ..., draft_reviewed: _Optional[_Union[DraftReviewed, _Mapping]] = ..., draft_revised: _Optional[_Union[DraftRevised, _Mapping]] = ..., approval_requested: _Optional[_Union[ApprovalRequested, _Mapping]] = ..., approval_decided: _Optional[_Union[ApprovalDecided, _Mapping]] = ..., run_resumed: _Optional[_Union[RunResumed, _Mapping]] = ..., claim_checked: _Optional[_Union[ClaimChecked, _Mapping]] = ..., step_skipped: _Optional[_Union[StepSkipped, _Mapping]] = ...) -> None: ...
 
 class RunStarted(_message.Message):
-    __slots__ = ("workflow", "question", "collection", "settings", "draft_supplied", "compose_settings", "criteria", "require_approval", "principal", "max_cost_micros", "max_tokens")
+    __slots__ = ("workflow", "question", "collection", "settings", "draft_supplied", "compose_settings", "criteria", "require_approval", "principal", "max_cost_micros", "max_tokens", "verified_only")
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     COLLECTION_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +145,7 @@ class RunStarted(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     MAX_COST_MICROS_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_ONLY_FIELD_NUMBER: _ClassVar[int]
     workflow: str
     question: str
     collection: str
@@ -152,7 +157,8 @@ class RunStarted(_message.Message):
     principal: str
     max_cost_micros: int
     max_tokens: int
-    def __init__(self, workflow: _Optional[str] = ..., question: _Optional[str] = ..., collection: _Optional[str] = ..., settings: _Optional[_Union[AnswerSettings, _Mapping]] = ..., draft_supplied: _Optional[bool] = ..., compose_settings: _Optional[_Union[ComposeSettings, _Mapping]] = ..., criteria: _Optional[_Iterable[_Union[_grading_pb2.Criterion, _Mapping]]] = ..., require_approval: _Optional[bool] = ..., principal: _Optional[str] = ..., max_cost_micros: _Optional[int] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+    verified_only: bool
+    def __init__(self, workflow: _Optional[str] = ..., question: _Optional[str] = ..., collection: _Optional[str] = ..., settings: _Optional[_Union[AnswerSettings, _Mapping]] = ..., draft_supplied: _Optional[bool] = ..., compose_settings: _Optional[_Union[ComposeSettings, _Mapping]] = ..., criteria: _Optional[_Iterable[_Union[_grading_pb2.Criterion, _Mapping]]] = ..., require_approval: _Optional[bool] = ..., principal: _Optional[str] = ..., max_cost_micros: _Optional[int] = ..., max_tokens: _Optional[int] = ..., verified_only: _Optional[bool] = ...) -> None: ...
 
 class RunResumed(_message.Message):
     __slots__ = ("takeover", "replica")
@@ -203,14 +209,44 @@ class QueryBroadened(_message.Message):
     def __init__(self, broadening: _Optional[int] = ..., previous_query: _Optional[str] = ..., query: _Optional[str] = ..., removed_terms: _Optional[_Iterable[str]] = ..., exhausted: _Optional[bool] = ...) -> None: ...
 
 class AnswerDelta(_message.Message):
-    __slots__ = ("text", "refinement", "attempt")
+    __slots__ = ("text", "refinement", "attempt", "segment")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     REFINEMENT_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
     text: str
     refinement: int
     attempt: int
-    def __init__(self, text: _Optional[str] = ..., refinement: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+    segment: int
+    def __init__(self, text: _Optional[str] = ..., refinement: _Optional[int] = ..., attempt: _Optional[int] = ..., segment: _Optional[int] = ...) -> None: ...
+
+class ClaimChecked(_message.Message):
+    __slots__ = ("refinement", "attempt", "segment", "claim", "passed", "remaining")
+    REFINEMENT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    refinement: int
+    attempt: int
+    segment: int
+    claim: _grading_pb2.Claim
+    passed: bool
+    remaining: int
+    def __init__(self, refinement: _Optional[int] = ..., attempt: _Optional[int] = ..., segment: _Optional[int] = ..., claim: _Optional[_Union[_grading_pb2.Claim, _Mapping]] = ..., passed: _Optional[bool] = ..., remaining: _Optional[int] = ...) -> None: ...
+
+class StepSkipped(_message.Message):
+    __slots__ = ("step", "number", "expected", "left")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    step: str
+    number: int
+    expected: _duration_pb2.Duration
+    left: _duration_pb2.Duration
+    def __init__(self, step: _Optional[str] = ..., number: _Optional[int] = ..., expected: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., left: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AnswerDrafted(_message.Message):
     __slots__ = ("answer", "supplied", "passage_ids")
@@ -235,16 +271,20 @@ class AnswerGraded(_message.Message):
     def __init__(self, refinement: _Optional[int] = ..., grade: _Optional[_Union[_grading_pb2.AnswerGrade, _Mapping]] = ..., passed: _Optional[bool] = ..., failures: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AnswerRefined(_message.Message):
-    __slots__ = ("refinement", "answer", "corrected_claim_ids", "previous_text")
+    __slots__ = ("refinement", "answer", "corrected_claim_ids", "previous_text", "edits", "rejected_edits")
     REFINEMENT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     CORRECTED_CLAIM_IDS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_TEXT_FIELD_NUMBER: _ClassVar[int]
+    EDITS_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_EDITS_FIELD_NUMBER: _ClassVar[int]
     refinement: int
     answer: _passage_pb2.Answer
     corrected_claim_ids: _containers.RepeatedScalarFieldContainer[str]
     previous_text: str
-    def __init__(self, refinement: _Optional[int] = ..., answer: _Optional[_Union[_passage_pb2.Answer, _Mapping]] = ..., corrected_claim_ids: _Optional[_Iterable[str]] = ..., previous_text: _Optional[str] = ...) -> None: ...
+    edits: _containers.RepeatedCompositeFieldContainer[_grading_pb2.AnswerEdit]
+    rejected_edits: _containers.RepeatedCompositeFieldContainer[_grading_pb2.RejectedEdit]
+    def __init__(self, refinement: _Optional[int] = ..., answer: _Optional[_Union[_passage_pb2.Answer, _Mapping]] = ..., corrected_claim_ids: _Optional[_Iterable[str]] = ..., previous_text: _Optional[str] = ..., edits: _Optional[_Iterable[_Union[_grading_pb2.AnswerEdit, _Mapping]]] = ..., rejected_edits: _Optional[_Iterable[_Union[_grading_pb2.RejectedEdit, _Mapping]]] = ...) -> None: ...
 
 class DraftWritten(_message.Message):
     __slots__ = ("draft", "supplied", "passage_ids")
@@ -361,16 +401,18 @@ class RunFinished(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, str]] = ..., answer: _Optional[_Union[_passage_pb2.Answer, _Mapping]] = ..., cited_passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ..., faithfulness_score: _Optional[float] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.ErrorDetail, _Mapping]] = ..., retrievals: _Optional[int] = ..., refinements: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., draft: _Optional[_Union[_passage_pb2.Draft, _Mapping]] = ..., review: _Optional[_Union[_grading_pb2.DraftReview, _Mapping]] = ..., approved: _Optional[bool] = ..., shortfalls: _Optional[_Iterable[_Union[_grading_pb2.Shortfall, _Mapping]]] = ..., revisions: _Optional[int] = ..., best_revision: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("queries", "nearest_misses", "failing_claims", "rejected_answer")
+    __slots__ = ("queries", "nearest_misses", "failing_claims", "rejected_answer", "skipped_step")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     NEAREST_MISSES_FIELD_NUMBER: _ClassVar[int]
     FAILING_CLAIMS_FIELD_NUMBER: _ClassVar[int]
     REJECTED_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_STEP_FIELD_NUMBER: _ClassVar[int]
     queries: _containers.RepeatedScalarFieldContainer[str]
     nearest_misses: _containers.RepeatedCompositeFieldContainer[NearestMiss]
     failing_claims: _containers.RepeatedCompositeFieldContainer[_grading_pb2.Claim]
     rejected_answer: str
-    def __init__(self, queries: _Optional[_Iterable[str]] = ..., nearest_misses: _Optional[_Iterable[_Union[NearestMiss, _Mapping]]] = ..., failing_claims: _Optional[_Iterable[_Union[_grading_pb2.Claim, _Mapping]]] = ..., rejected_answer: _Optional[str] = ...) -> None: ...
+    skipped_step: str
+    def __init__(self, queries: _Optional[_Iterable[str]] = ..., nearest_misses: _Optional[_Iterable[_Union[NearestMiss, _Mapping]]] = ..., failing_claims: _Optional[_Iterable[_Union[_grading_pb2.Claim, _Mapping]]] = ..., rejected_answer: _Optional[str] = ..., skipped_step: _Optional[str] = ...) -> None: ...
 
 class NearestMiss(_message.Message):
     __slots__ = ("passage", "grade")

@@ -26,7 +26,7 @@ from errata.errors.v1 import errors_pb2 as errata_dot_errors_dot_v1_dot_errors__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x65rrata/usage/v1/usage.proto\x12\x0f\x65rrata.usage.v1\x1a\x1d\x65rrata/errors/v1/errors.proto\x1a\x1egoogle/protobuf/duration.proto\"8\n\x05Usage\x12/\n\x0bmodel_calls\x18\x01 \x03(\x0b\x32\x1a.errata.usage.v1.ModelCall\"\xb8\x02\n\tModelCall\x12\r\n\x05model\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x16\n\x0eprompt_version\x18\x03 \x01(\t\x12\x14\n\x0cinput_tokens\x18\x04 \x01(\x03\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x05 \x01(\x03\x12\x15\n\routput_tokens\x18\x06 \x01(\x03\x12\x11\n\testimated\x18\x07 \x01(\x08\x12\x18\n\x0b\x63ost_micros\x18\x08 \x01(\x03H\x00\x88\x01\x01\x12*\n\x07latency\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x61ttempts\x18\n \x01(\x05\x12,\n\x05\x65rror\x18\x0b \x01(\x0e\x32\x1d.errata.errors.v1.ErrorReasonB\x0e\n\x0c_cost_microsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x65rrata/usage/v1/usage.proto\x12\x0f\x65rrata.usage.v1\x1a\x1d\x65rrata/errors/v1/errors.proto\x1a\x1egoogle/protobuf/duration.proto\"i\n\x05Usage\x12/\n\x0bmodel_calls\x18\x01 \x03(\x0b\x32\x1a.errata.usage.v1.ModelCall\x12/\n\x0bsaved_calls\x18\x02 \x03(\x0b\x32\x1a.errata.usage.v1.ModelCall\"\xb8\x02\n\tModelCall\x12\r\n\x05model\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x16\n\x0eprompt_version\x18\x03 \x01(\t\x12\x14\n\x0cinput_tokens\x18\x04 \x01(\x03\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x05 \x01(\x03\x12\x15\n\routput_tokens\x18\x06 \x01(\x03\x12\x11\n\testimated\x18\x07 \x01(\x08\x12\x18\n\x0b\x63ost_micros\x18\x08 \x01(\x03H\x00\x88\x01\x01\x12*\n\x07latency\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x61ttempts\x18\n \x01(\x05\x12,\n\x05\x65rror\x18\x0b \x01(\x0e\x32\x1d.errata.errors.v1.ErrorReasonB\x0e\n\x0c_cost_microsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'errata.usage.v1.usage_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_USAGE']._serialized_start=111
-  _globals['_USAGE']._serialized_end=167
-  _globals['_MODELCALL']._serialized_start=170
-  _globals['_MODELCALL']._serialized_end=482
+  _globals['_USAGE']._serialized_end=216
+  _globals['_MODELCALL']._serialized_start=219
+  _globals['_MODELCALL']._serialized_end=531
 # @@protoc_insertion_point(module_scope)

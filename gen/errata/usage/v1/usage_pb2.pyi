@@ -11,10 +11,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Usage(_message.Message):
-    __slots__ = ("model_calls",)
+    __slots__ = ("model_calls", "saved_calls")
     MODEL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    SAVED_CALLS_FIELD_NUMBER: _ClassVar[int]
     model_calls: _containers.RepeatedCompositeFieldContainer[ModelCall]
-    def __init__(self, model_calls: _Optional[_Iterable[_Union[ModelCall, _Mapping]]] = ...) -> None: ...
+    saved_calls: _containers.RepeatedCompositeFieldContainer[ModelCall]
+    def __init__(self, model_calls: _Optional[_Iterable[_Union[ModelCall, _Mapping]]] = ..., saved_calls: _Optional[_Iterable[_Union[ModelCall, _Mapping]]] = ...) -> None: ...
 
 class ModelCall(_message.Message):
     __slots__ = ("model", "operation", "prompt_version", "input_tokens", "cached_input_tokens", "output_tokens", "estimated", "cost_micros", "latency", "attempts", "error")

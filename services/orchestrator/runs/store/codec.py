@@ -63,6 +63,7 @@ _CALL_FIELDS: Final = (
     "attempts",
     "error",
     "served_model",
+    "saved",
 )
 
 

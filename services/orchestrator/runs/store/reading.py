@@ -97,7 +97,7 @@ async def list_runs(connection: AsyncConnection, query: RunQuery) -> RunPage:
 async def tokens_since(connection: AsyncConnection, moment: datetime.datetime) -> dict[tuple[str, str], int]:
     """Tokens of runs that started at or after a time, by tenant and principal."""
     spent = func.sum(model_usage.c.input_tokens + model_usage.c.output_tokens)
-    query = select(runs.c.tenant, runs.c.principal, spent).join_from(runs, model_usage)
+    query = select(runs.c.tenant, runs.c.principal, spent).join_from(runs, model_usage).where(~model_usage.c.saved)
     # A UUIDv7 begins with its milliseconds, so that the primary key finds them.
     first = f"{int(moment.timestamp() * 1000):012x}"
     rows = await connection.execute(

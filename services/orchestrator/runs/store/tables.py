@@ -141,6 +141,7 @@ model_usage: Final = Table(
     Column("latency_seconds", Double, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("error", String(32)),
+    Column("saved", Boolean, nullable=False, server_default=false()),
 )
 
 prompt_versions: Final = Table(
