@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import grpc
@@ -23,6 +24,7 @@ from errata_kit.rpc.channels import outgoing, reading
 from errata_kit.rpc.status import from_detail, from_rpc_error
 from services.orchestrator.workflows.ports import (
     BroadenedQuery,
+    CheckedSegment,
     DraftToReview,
     DraftToRevise,
     GradedAnswer,
@@ -112,16 +114,34 @@ class JudgeClient:
                 missing = failure or ModelTruncated("The judge sent no grade for this passage")
                 yield PassageResult(passage.passage_id, missing)
 
-    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
+    async def grade_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], known: tuple[Claim, ...] = ()
+    ) -> GradedAnswer:
         """Claims, verdicts and the score."""
         request = judge_pb2.GradeAnswerRequest(
-            question=question, answer=answer, passages=[convert.passage_to(passage) for passage in passages]
+            question=question,
+            answer=answer,
+            passages=map(convert.passage_to, passages),
+            known_claims=map(convert.claim_to, known),
         )
         try:
             reply = await self._stub.GradeAnswer(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:
             raise _failure(error, "judge") from None
         return GradedAnswer(convert.answer_grade_from(reply.grade), convert.model_calls_from(reply.usage))
+
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+        """Verdicts on the claims of a segment."""
+        request = judge_pb2.CheckClaimsRequest(question=question, segment=segment, passages=map(convert.passage_to, passages))
+        try:
+            reply = await self._stub.CheckClaims(request, **outgoing(self._signer))
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error, "judge") from None
+        return CheckedSegment(
+            tuple(map(convert.claim_from, reply.claims)),
+            tuple(map(convert.finding_from, reply.findings)),
+            convert.model_calls_from(reply.usage),
+        )
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
         """Scores, issues and suggestions."""
@@ -177,7 +197,7 @@ class GeneratorClient:
             failing_claims=[convert.claim_to(claim) for claim in failing],
             refinement_suggestion=suggestion,
         )
-        async for piece in _written(self._stub.RefineAnswer(request, **outgoing(self._signer)), _answer):
+        async for piece in _written(self._stub.RefineAnswer(request, **outgoing(self._signer)), _correction):
             yield piece
 
     async def write_draft(
@@ -216,6 +236,11 @@ def _passage_result(reply: judge_pb2.GradePassagesResponse) -> PassageResult:
 
 def _answer(reply: Any) -> WrittenAnswer:
     return WrittenAnswer(convert.answer_from(reply.answer), convert.model_calls_from(reply.usage))
+
+
+def _correction(reply: Any) -> WrittenAnswer:
+    edits, rejected = map(convert.edit_from, reply.edits), map(convert.rejected_from, reply.rejected_edits)
+    return replace(_answer(reply), edits=tuple(edits), rejected=tuple(rejected))
 
 
 def _draft(reply: Any) -> WrittenDraft:

@@ -23,6 +23,7 @@ from errata_kit.rpc.tls import tls_files
 from services.orchestrator.clients import GeneratorClient, JudgeClient, RetrieverClient, until_serving
 from services.orchestrator.convert import history, requests
 from services.orchestrator.convert.trace import event_to, finished_to
+from services.orchestrator.convert.withholding import withhold
 from services.orchestrator.opening import Opened, opened
 from services.orchestrator.runs.admission import DailyTokens, RunAdmission, RunLimits
 from services.orchestrator.runs.engine import EngineSettings, RunEngine
@@ -52,7 +53,7 @@ class OrchestratorServicer(pb2_grpc.OrchestratorServiceServicer):
         run_id, _ = await self._engine.start("answer", asked, options, cancels=cancels)
         async with contextlib.aclosing(self._trace(run_id, request.on_disconnect)) as trace:
             async for event in trace:
-                yield pb2.AskResponse(event=event)
+                yield pb2.AskResponse(event=withhold(event) if request.verified_only else event)
 
     async def Compose(self, request: pb2.ComposeRequest, context: Context) -> AsyncIterator[pb2.ComposeResponse]:  # noqa: N802
         """Run the compose workflow."""
@@ -151,7 +152,8 @@ async def _build(settings: OrchestratorSettings, stack: contextlib.AsyncExitStac
     retriever, judge, generator = channels.values()
     ports = (RetrieverClient(retriever, signer), JudgeClient(judge, signer), GeneratorClient(generator, signer))
     # A workflow more is a line more.
-    workflows = (AnswerWorkflow(*ports, storage.checkpoints), ComposeWorkflow(*ports, storage.checkpoints))
+    answering = AnswerWorkflow(*ports, storage.checkpoints, settings.segment_sentences)
+    workflows = (answering, ComposeWorkflow(*ports, storage.checkpoints))
     limits = _limits(settings)
     tokens = DailyTokens(storage.store, limits)
     own = replace(_engine_settings(settings, storage), spent=tokens.spent)

@@ -156,11 +156,10 @@ def _run(number: int, run_id: str, state: str) -> dict[str, Any]:
     }
 
 
-def with_tenant(before: Rows) -> Rows:
-    return {
-        name: [{**row, "tenant": "default"} for row in found] if name in {"runs", "principals"} else found
-        for name, found in before.items()
-    }
+def migrated(before: Rows) -> Rows:
+    """What the rows of the first revision become: they belong to the default tenant, and no call was saved."""
+    new = {"runs": {"tenant": "default"}, "principals": {"tenant": "default"}, "model_usage": {"saved": False}}
+    return {name: [{**row, **new.get(name, {})} for row in found] for name, found in before.items()}
 
 
 def same(one: Rows, other: Rows) -> None:
@@ -179,11 +178,11 @@ async def test_every_row_is_kept_and_belongs_to_the_default_tenant(old: AsyncEng
         await check_migrated(old)
     assert (await migrate(old))[0] == "0001"
     await check_migrated(old)
-    same(await rows(old), with_tenant(before))
+    same(await rows(old), migrated(before))
     # Once more changes nothing.
     revision = (await migrate(old))[1]
     assert await migrate(old) == (revision, revision)
-    same(await rows(old), with_tenant(before))
+    same(await rows(old), migrated(before))
 
 
 async def test_afterwards_the_store_reads_what_was_there_and_goes_on(old: AsyncEngine) -> None:
@@ -228,7 +227,7 @@ async def test_forward_and_back_leaves_what_was_there(old: AsyncEngine) -> None:
     same(await rows(old), before)
     assert await described(old) == schema
     await migrate(old)
-    same(await rows(old), with_tenant(before))
+    same(await rows(old), migrated(before))
 
 
 async def test_back_deletes_what_belongs_to_other_tenants_and_nothing_else(old: AsyncEngine) -> None:
@@ -241,6 +240,18 @@ async def test_back_deletes_what_belongs_to_other_tenants_and_nothing_else(old: 
         assert lease.run_id in {row["run_id"] for row in (await rows(old))["run_events"]}
     finally:
         await store._writer.aclose()
+    await to(old, "0001", command.downgrade)
+    same(await rows(old), before)
+
+
+async def test_back_leaves_no_saved_call_that_would_count_as_paid(old: AsyncEngine) -> None:
+    before = await rows(old)
+    await migrate(old)
+    async with old.execution_options(**{WRITES: True}).begin() as connection:
+        names = ", ".join(name for name in before["model_usage"][0] if name != "position")
+        copied = f"INSERT INTO model_usage ({names}, position, saved) SELECT {names}, position + 1, true FROM model_usage"  # noqa: S608
+        await connection.execute(text(copied))
+    assert len((await rows(old))["model_usage"]) == 2 * len(before["model_usage"])
     await to(old, "0001", command.downgrade)
     same(await rows(old), before)
 
@@ -270,7 +281,7 @@ async def test_a_migration_that_breaks_leaves_everything_as_it_was(old: AsyncEng
     same(await rows(old), before)
     assert await described(old) == schema
     assert (await migrate(old))[0] == "0001"
-    same(await rows(old), with_tenant(before))
+    same(await rows(old), migrated(before))
 
 
 async def described(engine: AsyncEngine) -> dict[str, Any]:

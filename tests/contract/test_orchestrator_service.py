@@ -60,6 +60,7 @@ async def test_answered() -> None:
         "passage_graded",
         "passage_graded",
         "answer_drafted",
+        "claim_checked",
         "answer_graded",
         "run_finished",
     ]
@@ -79,7 +80,9 @@ async def test_answered_after_refinement() -> None:
     async with scripted(below) as served:
         events = await trace_of(ask(served))
     assert outcome(events) == "ANSWERED_AFTER_REFINEMENT"
-    assert steps(events)[-5:] == ["answer_drafted", "answer_graded", "answer_refined", "answer_graded", "run_finished"]
+    checked = ["claim_checked"]
+    first, second = [*checked * 2, "answer_graded"], [*checked, "answer_graded"]
+    assert steps(events)[-8:] == ["answer_drafted", *first, "answer_refined", *second, "run_finished"]
     [request] = below.generator.refine_requests
     assert [claim.claim_id for claim in request.failing_claims] == ["c2"]
     assert request.refinement_suggestion == "Remove what was made up."

@@ -222,6 +222,6 @@ async def test_the_checkpoints_of_ended_runs_are_pruned_and_those_of_waiting_run
 
         await soon(pruned)
         # The trace is another matter, and the run that waits goes on.
-        assert len((await get_run(served, ended)).trace) == 7
+        assert len((await get_run(served, ended)).trace) == 8
         await decide(served, waiting, "APPROVE")
         assert outcome(await watch(served, waiting)) == "APPROVED"

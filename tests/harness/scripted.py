@@ -106,6 +106,7 @@ class FakeRetriever(Fake, retriever_grpc.RetrieverServiceServicer):
 class FakeJudge(Fake, judge_grpc.JudgeServiceServicer):
     """Gives each passage the score, or the error, that `scores` has for it (1.0 where it has none).
 
+    `segments` are its verdicts on a segment; without it there are no claims in any.
     `answers` are its grades of answers in order, the last one for ever; `reviews` its scores of drafts in order, the last one
     for ever: one number for all criteria, or a number for each named one and 1.0 for the others.
     """
@@ -120,6 +121,17 @@ class FakeJudge(Fake, judge_grpc.JudgeServiceServicer):
     passage_requests: list[judge_pb2.GradePassagesRequest] = field(default_factory=list)
     answer_requests: list[judge_pb2.GradeAnswerRequest] = field(default_factory=list)
     review_requests: list[judge_pb2.ReviewDraftRequest] = field(default_factory=list)
+    segments: Callable[[str], judge_pb2.CheckClaimsResponse] | None = None
+    before_segment: Step = go_on
+    segment_requests: list[judge_pb2.CheckClaimsRequest] = field(default_factory=list)
+
+    async def CheckClaims(self, request: judge_pb2.CheckClaimsRequest, context: Any) -> judge_pb2.CheckClaimsResponse:  # noqa: N802
+        self.segment_requests.append(request)
+        with self.counting():
+            await self.before_segment()
+        reply = judge_pb2.CheckClaimsResponse() if self.segments is None else self.segments(request.segment)
+        reply.usage.CopyFrom(self.usage("check_claims"))
+        return reply
 
     async def GradePassages(  # noqa: N802
         self, request: judge_pb2.GradePassagesRequest, context: Any
@@ -161,7 +173,8 @@ class FakeJudge(Fake, judge_grpc.JudgeServiceServicer):
 
 @dataclass
 class FakeGenerator(Fake, generator_grpc.GeneratorServiceServicer):
-    """Writes `answer` in its words; `refined` are its corrections in order; `queries` are what it broadens to, in order, and
+    """Writes `answer` in its words; `refined` are its corrections in order, with `edits`, or as one edit of the whole text;
+    `queries` are what it broadens to, in order, and
     then it is exhausted. `draft` is the first draft, `revisions` are those that follow, the last one for ever.
     """
 
@@ -171,6 +184,7 @@ class FakeGenerator(Fake, generator_grpc.GeneratorServiceServicer):
     draft: str = "The first draft. [1]"
     revisions: Sequence[str] = ("The second draft. [1]", "The third draft. [1]", "The fourth draft. [1]")
     refuses: bool = False
+    edits: Sequence[grading_pb2.AnswerEdit] | None = None
     before: Step = go_on
     between: Step = go_on
     before_broadening: Step = go_on
@@ -210,7 +224,9 @@ class FakeGenerator(Fake, generator_grpc.GeneratorServiceServicer):
         async for piece in self._pieces(text):
             yield generator_pb2.RefineAnswerResponse(delta=piece)
         answer = _answer(text, [item.passage_id for item in request.passages][:1])
-        yield generator_pb2.RefineAnswerResponse(answer=answer, usage=self.usage("refine_answer"))
+        span = passage_pb2.Span(end=len(request.answer.encode()))
+        edits = [grading_pb2.AnswerEdit(span=span, before=request.answer, after=text)] if self.edits is None else self.edits
+        yield generator_pb2.RefineAnswerResponse(answer=answer, usage=self.usage("refine_answer"), edits=edits)
 
     async def WriteDraft(  # noqa: N802
         self, request: generator_pb2.WriteDraftRequest, context: Any

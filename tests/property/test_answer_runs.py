@@ -7,6 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from errata_kit.drafts import Criterion
+from errata_kit.edits import Edit
 from errata_kit.errors import ModelOutputInvalid
 from errata_kit.grades import AnswerGrade, Claim, FindingKind, GuardFinding, HallucinationRisk, PassageGrade, Verdict
 from errata_kit.passages import Answer, Passage, Span
@@ -16,6 +17,7 @@ from services.orchestrator.workflows.answer.graph import AnswerWorkflow
 from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerSettings
 from services.orchestrator.workflows.ports import (
     BroadenedQuery,
+    CheckedSegment,
     DraftToReview,
     DraftToRevise,
     GradedAnswer,
@@ -51,7 +53,12 @@ class Services:
             score = self.script.draw(st.floats(0, 1))
             yield PassageResult(passage.passage_id, PassageGrade(score, self.script.draw(st.booleans()), "drawn"))
 
-    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+        raise AssertionError("nothing is checked while it is written here")
+
+    async def grade_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], known: tuple[Claim, ...] = ()
+    ) -> GradedAnswer:
         self.script.asked(question)
         verdicts = self.script.draw(st.lists(st.sampled_from(Verdict), max_size=4))
         claims = tuple(
@@ -82,7 +89,9 @@ class Services:
         self.script.corrected += 1
         assert failing
         self.script.asked(question)
-        yield WrittenAnswer(Answer(f"{answer} refined", refusal=self.script.draw(st.integers(0, 4)) == 0))
+        refined = f"{answer} refined"
+        edits = (Edit(Span(0, len(answer)), answer, refined),)
+        yield WrittenAnswer(Answer(refined, refusal=self.script.draw(st.integers(0, 4)) == 0), edits=edits)
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
         raise AssertionError("no part of this workflow")

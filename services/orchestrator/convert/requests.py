@@ -126,6 +126,7 @@ def ask_from(
         settings=replace(asked.settings, search_mode=asked.search_mode),
         draft_answer=asked.draft_answer,
         filter=asked.filter,
+        verified_only=message.verified_only,
     )
     return request, _options(asked, message, principal, seconds)
 

@@ -11,7 +11,7 @@ from errata_kit.errors import ErrataError, Reason
 from errata_kit.grades import AnswerGrade, Claim, PassageGrade
 from errata_kit.passages import Answer, Draft, Passage
 from errata_kit.usage import ModelCall
-from services.orchestrator.workflows.answer.state import AnswerSettings
+from services.orchestrator.workflows.answer.state import AnswerSettings, SkippableStep
 from services.orchestrator.workflows.compose.state import ComposeSettings
 
 
@@ -145,13 +145,6 @@ class ClaimChecked:
     segment: int = 0
     attempt: int = 0
     remaining: int = 0
-
-
-class SkippableStep(StrEnum):
-    """What a run leaves out when its time would not suffice."""
-
-    RETRIEVAL = "retrieval"
-    REFINEMENT = "refinement"
 
 
 @dataclass(frozen=True, slots=True)

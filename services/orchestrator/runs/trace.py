@@ -116,7 +116,7 @@ class RunTrace:
                     return await work()
             except ErrataError as error:
                 if error.model_calls:
-                    await self._note_calls(error)
+                    await self.note_calls(error)
                 left = remaining_seconds()
                 waited = time.monotonic() - began
                 over = waited + pause > self._recording.outage_seconds or (left is not None and left <= pause)
@@ -161,10 +161,15 @@ class RunTrace:
         if self._storing:
             await asyncio.wait(set(self._storing))
 
-    def say(self, text: str, number: int) -> None:
-        """Show a piece of text as it is written. number: the refinement or revision."""
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the text that is written now, from 0."""
+        return self._attempt
+
+    def say(self, text: str, number: int, segment: int = 0) -> None:
+        """Show a piece of text as it is written. number: the refinement or revision. segment: 0 without segments."""
         now = datetime.datetime.now(datetime.UTC)
-        self._recording.publish(TraceEvent(self.lease.run_id, 0, now, AnswerDelta(text, number, self._attempt)))
+        self._recording.publish(TraceEvent(self.lease.run_id, 0, now, AnswerDelta(text, number, self._attempt, segment)))
 
     async def finish(self, result: RunFinished) -> RunFinished:
         """Store the terminal event. Failed model calls of the last step are recorded already."""
@@ -180,7 +185,8 @@ class RunTrace:
             # Looked at, so that nobody is told otherwise: whoever waits has it, too.
             storing.exception()
 
-    async def _note_calls(self, error: ErrataError) -> None:
+    async def note_calls(self, error: ErrataError) -> None:
+        """Store the model calls that a failure has cost, and take them from it."""
         # They cost money, so they are stored at once, beside the last event: what comes next may be a crash.
         first = len(self._calls)
         calls, error.model_calls = error.model_calls, ()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from errata_kit.drafts import Criterion, DraftIssue, DraftReview
+from errata_kit.edits import Edit, RejectedEdit
 from errata_kit.errors import ErrataError
-from errata_kit.grades import AnswerGrade, Claim, PassageGrade
+from errata_kit.grades import AnswerGrade, Claim, GuardFinding, PassageGrade
 from errata_kit.passages import Answer, Draft, Passage
 from errata_kit.search import Filter, SearchMode
 from errata_kit.usage import ModelCall
@@ -44,6 +45,15 @@ class GradedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedSegment:
+    """The verdicts on the claims of a segment, in order of appearance. Spans lie in the segment."""
+
+    claims: tuple[Claim, ...]
+    findings: tuple[GuardFinding, ...] = ()
+    model_calls: tuple[ModelCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BroadenedQuery:
     """The next query; exhausted when nothing new is left to try."""
 
@@ -55,10 +65,12 @@ class BroadenedQuery:
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """The end of a stream of text: the whole answer."""
+    """The end of a stream of text: the whole answer. edits and rejected: of a correction, what changed, and what did not."""
 
     answer: Answer
     model_calls: tuple[ModelCall, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    rejected: tuple[RejectedEdit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +129,14 @@ class Judge(Protocol):
         """One result a passage, each as it is there."""
         ...
 
-    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
-        """Claims, verdicts and the score."""
+    async def grade_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], known: tuple[Claim, ...] = ()
+    ) -> GradedAnswer:
+        """Claims, verdicts and the score. known: claims that were checked against these passages before."""
+        ...
+
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+        """Verdicts on the claims of a segment of an answer that is still being written."""
         ...
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:

@@ -82,13 +82,13 @@ class PassageGrading:
         return PassageGraded(retrieval, result.passage_id, False, error=Failure(error.why, error.message, error.metadata))
 
 
-async def written(trace: RunTrace, number: int, stream: AsyncIterator[str | Whole]) -> Whole:
-    """Read a stream of text to its end, showing it as it comes. number: the refinement or revision."""
+async def written(stream: AsyncIterator[str | Whole], hear: Callable[[str], None]) -> Whole:
+    """Read a stream of text to its end. hear: takes each piece as it comes."""
     whole: Any = None
     async with closing(stream) as pieces:
         async for piece in pieces:
             if isinstance(piece, str):
-                trace.say(piece, number)
+                hear(piece)
             else:
                 whole = piece
     return cast("Whole", required(whole))

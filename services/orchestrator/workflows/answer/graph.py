@@ -1,5 +1,6 @@
 """The answer workflow as a compiled graph, and as something that the run engine can drive."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -31,12 +32,13 @@ from services.orchestrator.runs.run import RunOptions
 from services.orchestrator.runs.trace import RunTrace
 from services.orchestrator.workflows.answer import nodes, policy
 from services.orchestrator.workflows.answer.nodes import AnswerContext
-from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerState
+from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerState, SkippableStep
 from services.orchestrator.workflows.faithfulness import failing_claims
 from services.orchestrator.workflows.ports import Generator, Judge, Retriever
 from services.orchestrator.workflows.steps import step
 
 NO_EVIDENCE_TEXT: Final = "The documents do not answer this question."
+NO_TIME_TEXT: Final = "In the time that was given, the documents showed no answer to this question."
 UNFAITHFUL_TEXT: Final = "No answer could be given that the documents support."
 
 _REQUEST: Final = TypeAdapter(AnswerRequest)
@@ -69,7 +71,16 @@ class AnswerWorkflow:
 
     name: Final = "answer"
 
-    def __init__(self, retriever: Retriever, judge: Judge, generator: Generator, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        retriever: Retriever,
+        judge: Judge,
+        generator: Generator,
+        checkpoints: Checkpoints,
+        segment_sentences: int = 0,
+    ) -> None:
+        """segment_sentences: sentences that are checked together while the rest is written; 0 checks the whole at the end."""
+        self._segment_sentences = segment_sentences
         self._retriever = retriever
         self._judge = judge
         self._generator = generator
@@ -95,16 +106,18 @@ class AnswerWorkflow:
             principal=options.principal,
             max_cost_micros=options.budget.max_cost_micros,
             max_tokens=options.budget.max_tokens,
+            verified_only=request.verified_only,
         )
 
     async def run(self, request: AnswerRequest, trace: RunTrace) -> RunFinished:
         """Go through the graph and return the terminal event. Raises what a step raised."""
-        context = AnswerContext(self._retriever, self._judge, self._generator, trace)
+        context = AnswerContext(self._retriever, self._judge, self._generator, trace, self._segment_sentences)
         config, known = await self._checkpoints.config(trace.lease, policy.recursion_limit(request.settings))
         start = None if known else AnswerState(request=request, query=request.question)
         # Whatever the environment says: questions and passages are not for a tracing service outside.
         with tracing_context(enabled=False):
-            values: Mapping[str, Any] = await self._graph.ainvoke(start, config, context=context)
+            async with contextlib.aclosing(context):
+                values: Mapping[str, Any] = await self._graph.ainvoke(start, config, context=context)
         return finished(AnswerState(**values))
 
     def broken_off(self, request: AnswerRequest, trace: RunTrace, error: ErrataError) -> RunFinished:
@@ -140,7 +153,7 @@ def finished(state: AnswerState) -> RunFinished:
     released = outcome in {Outcome.ANSWERED, Outcome.ANSWERED_AFTER_REFINEMENT}
     return RunFinished(
         outcome=outcome,
-        answer=state.answer if released else Answer(text=_refusal_text(outcome), refusal=True),
+        answer=state.answer if released else Answer(text=_refusal_text(outcome, state.skipped), refusal=True),
         cited_passages=_cited(state) if released else (),
         faithfulness_score=score,
         refusal=None if released else _refusal(state, outcome),
@@ -149,17 +162,20 @@ def finished(state: AnswerState) -> RunFinished:
     )
 
 
-def _refusal_text(outcome: Outcome) -> str:
-    return NO_EVIDENCE_TEXT if outcome is Outcome.REFUSED_NO_EVIDENCE else UNFAITHFUL_TEXT
+def _refusal_text(outcome: Outcome, skipped: SkippableStep | None) -> str:
+    if outcome is not Outcome.REFUSED_NO_EVIDENCE:
+        return UNFAITHFUL_TEXT
+    # Whoever has not looked everywhere must not say that there is nothing.
+    return NO_TIME_TEXT if skipped is SkippableStep.RETRIEVAL else NO_EVIDENCE_TEXT
 
 
 def _refusal(state: AnswerState, outcome: Outcome) -> Refusal:
     misses = tuple(NearestMiss(graded.passage, graded.grade) for graded in policy.nearest_misses(state))
     if outcome is not Outcome.REFUSED_UNFAITHFUL or state.grade is None:
-        return Refusal(state.queries, misses)
+        return Refusal(state.queries, misses, skipped_step=state.skipped)
     failing = failing_claims(state.grade, state.request.settings.faithfulness_threshold)
     rejected = "" if state.answer is None or state.answer.refusal else state.answer.text
-    return Refusal(state.queries, misses, failing, rejected)
+    return Refusal(state.queries, misses, failing, rejected, state.skipped)
 
 
 def _cited(state: AnswerState) -> tuple[Passage, ...]:

@@ -7,12 +7,13 @@ from typing import Final, Literal
 
 from errata_kit.grades import PassageGrade
 from services.orchestrator.runs.events import Outcome
-from services.orchestrator.workflows.answer.state import AnswerSettings, AnswerState, GradedPassage
+from services.orchestrator.workflows.answer.state import AnswerSettings, AnswerState, GradedPassage, SkippableStep
 from services.orchestrator.workflows.faithfulness import failing_claims, failures
 
 NEAREST_MISSES: Final = 3
 # Bound of the judge's and the generator's requests: the best passages.
 MOST_USED: Final = 100
+_LEAST_SHARE: Final = 0.25
 
 
 def is_used(graded: GradedPassage, settings: AnswerSettings) -> bool:
@@ -39,14 +40,47 @@ def nearest_misses(state: AnswerState) -> tuple[GradedPassage, ...]:
     return tuple(missed[:NEAREST_MISSES])
 
 
+def wants_retrieval(state: AnswerState) -> bool:
+    """Whether too few passages have passed, and another retrieval is left."""
+    settings = state.request.settings
+    return len(used_passages(state)) < settings.min_relevant and state.retrievals < settings.max_retrievals
+
+
+def wants_refinement(state: AnswerState) -> bool:
+    """Whether the answer must not be released, something in it can be corrected, and a refinement is left."""
+    settings = state.request.settings
+    if state.grade is None or not failures(state.grade, settings.faithfulness_threshold):
+        return False
+    if state.refinements >= settings.max_refinements:
+        return False
+    return bool(failing_claims(state.grade, settings.faithfulness_threshold))
+
+
+def expected_seconds(step: SkippableStep, state: AnswerState) -> float:
+    """How long a step would take, from how long such work took in this run.
+
+    A retrieval is worth its time only when an answer can still be made of it: the last one, and as much again. A refinement
+    writes and checks the part of the answer that failed, but no less than a quarter: a model takes a moment for a word, too.
+    """
+    if step is SkippableStep.RETRIEVAL:
+        return 2 * state.took.retrieval
+    claims = () if state.grade is None else state.grade.claims
+    failing = () if state.grade is None else failing_claims(state.grade, state.request.settings.faithfulness_threshold)
+    share = max(_LEAST_SHARE, min(1.0, len(failing) / max(1, len(claims))))
+    # A draft from elsewhere took no time: writing takes about as long as checking.
+    return share * ((state.took.generation or state.took.grading) + state.took.grading)
+
+
+def too_late(expected: float, left: float | None) -> bool:
+    """Whether the time that is left would not suffice. left: seconds; None without a deadline."""
+    return left is not None and left < expected
+
+
 def after_grading(state: AnswerState) -> Literal["generate", "broaden_query", "finish"]:
     """Enough passages: generate. Retrievals left: broaden. Else go on with whatever passed, or refuse."""
-    used = len(used_passages(state))
-    if used >= state.request.settings.min_relevant:
-        return "generate"
-    if state.retrievals < state.request.settings.max_retrievals:
+    if wants_retrieval(state) and state.skipped is None:
         return "broaden_query"
-    return "generate" if used else "finish"
+    return "generate" if used_passages(state) else "finish"
 
 
 def after_broadening(state: AnswerState) -> Literal["retrieve", "generate", "finish"]:
@@ -62,13 +96,9 @@ def after_generation(state: AnswerState) -> Literal["grade_answer", "finish"]:
 
 
 def after_grading_answer(state: AnswerState) -> Literal["refine_answer", "finish"]:
-    """Refine while something can be corrected and refinements are left."""
-    settings = state.request.settings
-    if state.grade is None or not failures(state.grade, settings.faithfulness_threshold):
-        return "finish"
-    if state.refinements >= settings.max_refinements or not failing_claims(state.grade, settings.faithfulness_threshold):
-        return "finish"
-    return "refine_answer"
+    """Refine while something can be corrected, and refinements and time are left."""
+    late = state.skipped is SkippableStep.REFINEMENT
+    return "refine_answer" if wants_refinement(state) and not late else "finish"
 
 
 def outcome(state: AnswerState) -> Outcome:

@@ -1,5 +1,6 @@
 """What an answer run knows. Everything here can be checkpointed: frozen values, no connections."""
 
+from enum import StrEnum
 from typing import Annotated, TypedDict
 
 from pydantic import Field
@@ -27,13 +28,17 @@ class AnswerSettings:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """What was asked. draft_answer is an answer from elsewhere; empty means that one is to be generated."""
+    """What was asked. draft_answer is an answer from elsewhere; empty means that one is to be generated.
+
+    verified_only: no text is shown before its claims have passed.
+    """
 
     question: str
     collection: str
     settings: AnswerSettings = AnswerSettings()
     draft_answer: str = ""
     filter: JsonFilter = None
+    verified_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,31 @@ class GradedPassage:
     retrieval: int
 
 
+class SkippableStep(StrEnum):
+    """What a run leaves out when its time would not suffice."""
+
+    RETRIEVAL = "retrieval"
+    REFINEMENT = "refinement"
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds that work of this run has taken, by the wall clock; 0 for what is not done yet, or was done by another replica.
+
+    retrieval: the last search with the grading of what it found. grading: the last check of the answer.
+    """
+
+    retrieval: float = 0.0
+    generation: float = 0.0
+    grading: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerState:
-    """The state of the graph. request never changes; query is what is searched next."""
+    """The state of the graph. request never changes; query is what is searched next.
+
+    skipped: what was left out for want of time.
+    """
 
     request: AnswerRequest
     query: str
@@ -58,6 +85,8 @@ class AnswerState:
     answer: Answer | None = None
     grade: AnswerGrade | None = None
     refinements: int = 0
+    took: Took = Took()
+    skipped: SkippableStep | None = None
 
     @property
     def retrievals(self) -> int:
@@ -76,3 +105,5 @@ class AnswerUpdate(TypedDict, total=False):
     answer: Answer | None
     grade: AnswerGrade | None
     refinements: int
+    took: Took
+    skipped: SkippableStep | None

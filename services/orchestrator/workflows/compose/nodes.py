@@ -94,7 +94,7 @@ async def write(state: ComposeState, runtime: Runtime[ComposeContext]) -> Compos
         if request.draft:
             return DraftWritten(Draft(text=request.draft), supplied=True, passage_ids=ids), ()
         stream = runtime.context.generator.write_draft(request.task, state.passages, request.criteria)
-        whole = await written(trace, 0, stream)
+        whole = await written(stream, partial(trace.say, number=0))
         return DraftWritten(whole.draft, supplied=False, passage_ids=ids), whole.model_calls
 
     return {"draft": (await trace.once(DraftWritten, "", first)).draft}
@@ -147,7 +147,7 @@ async def revise(state: ComposeState, runtime: Runtime[ComposeContext]) -> Compo
             failing=failing,
             feedback=state.feedback,
         )
-        whole = await written(trace, revision, runtime.context.generator.revise_draft(asked))
+        whole = await written(runtime.context.generator.revise_draft(asked), partial(trace.say, number=revision))
         return DraftRevised(revision, whole.draft, base.revision, points, state.feedback), whole.model_calls
 
     revised = await trace.once(DraftRevised, str(revision), change)
