@@ -68,6 +68,7 @@ def ask(
     collection: Collection = DEFAULT_COLLECTION,
     draft: Annotated[str, typer.Option(help="A file with an answer to check and correct; - reads standard input.")] = "",
     json_lines: JsonLines = False,
+    verified_only: Annotated[bool, typer.Option("--verified-only", help="Show no text before its claims have passed.")] = False,
     top_k: Annotated[int | None, typer.Option(help="Passages a retrieval, 1-100.")] = None,
     relevance_threshold: Annotated[float | None, typer.Option(help="Score that a passage must reach, 0-1.")] = None,
     min_relevant: Annotated[int | None, typer.Option(help="Passages needed to answer without broadening.")] = None,
@@ -92,7 +93,7 @@ def ask(
         top_k, relevance_threshold, min_relevant, max_retrievals, faithfulness_threshold, max_refinements, mode
     )
     start = Start(request_id, keep_going, max_cost, max_tokens, principal, timeout)
-    call = command.Question(question, collection, draft, limits, tuple(where or ()), start)
+    call = command.Question(question, collection, draft, limits, tuple(where or ()), start, verified_only)
     raise typer.Exit(command.run(call, orchestrator, json_lines))
 
 

@@ -34,6 +34,7 @@ class Question:
     limits: Limits = Limits()
     where: tuple[str, ...] = ()
     start: Start = field(default_factory=Start)
+    verified_only: bool = False
 
 
 def run(question: Question, target: str, json_lines: bool) -> int:
@@ -62,6 +63,7 @@ def request_for(question: Question, draft_answer: str) -> pb2.AskRequest:
         on_disconnect=start.on_disconnect,
         max_cost_micros=start.max_cost_micros,
         max_tokens=start.max_tokens,
+        verified_only=question.verified_only,
     )
 
 
@@ -71,4 +73,5 @@ async def _ask(question: Question, target: str, json_lines: bool) -> int:
     request = request_for(question, read_text(question.draft, "--draft"))
     async with orchestrator(target) as stub:
         call = stub.Ask(request, timeout=start.timeout, metadata=metadata)
-        return await follow_start(Follower(stub, json_lines=json_lines), stub, call, start)
+        follower = Follower(stub, json_lines=json_lines, verified_only=question.verified_only)
+        return await follow_start(follower, stub, call, start)

@@ -55,13 +55,21 @@ def exit_code(finished: trace_pb2.RunFinished | None) -> ExitCode:
 class Follower:
     """Shows a run's events to the end. Behind an approval that is still wanted it leaves, or waits, with waits set."""
 
-    def __init__(self, stub: pb2_grpc.OrchestratorServiceStub, *, json_lines: bool, waits: bool = False) -> None:
+    def __init__(
+        self,
+        stub: pb2_grpc.OrchestratorServiceStub,
+        *,
+        json_lines: bool,
+        waits: bool = False,
+        verified_only: bool = False,
+    ) -> None:
         self.finished: trace_pb2.RunFinished | None = None
         self.run_id = ""
         self.sequence = 0
         self.reattached = False
         self._stub = stub
         self._waits = waits
+        self._verified_only = verified_only
         self._view = TraceView(output())
         self._show: Callable[[trace_pb2.TraceEvent], None] = print_json if json_lines else self._view.show
         self._json = json_lines
@@ -88,7 +96,8 @@ class Follower:
             self.reattached = True
             await asyncio.sleep(_REATTACH_PAUSE)
             left = None if limit is None else max(0.1, limit - time.monotonic())
-            call = self._stub.WatchRun(pb2.WatchRunRequest(run_id=self.run_id, after_sequence=self.sequence), timeout=left)
+            request = pb2.WatchRunRequest(run_id=self.run_id, after_sequence=self.sequence, verified_only=self._verified_only)
+            call = self._stub.WatchRun(request, timeout=left)
 
     async def _read(self, call: Any) -> ExitCode:
         async with reading(call) as replies:

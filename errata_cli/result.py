@@ -1,11 +1,12 @@
 """The end of a run for people: how it ended, the final text with its sources, what it cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from errata.corpus.v1 import passage_pb2
 from errata.grading.v1 import grading_pb2
 from errata.orchestrator.v1 import trace_pb2
+from errata.usage.v1 import usage_pb2
 from rich.text import Text
 
 from errata_cli.lines import Lines, counted, dollars, name_of, scored, shortened, source_of, verdict_of
@@ -86,10 +87,16 @@ def _refusal(lines: Lines, refusal: trace_pb2.Refusal) -> None:
 
 
 def _cost(event: trace_pb2.RunFinished) -> str:
-    calls = event.usage.model_calls
+    calls, saved = event.usage.model_calls, event.usage.saved_calls
     if not calls:
-        return ""
+        return f", {_saved(saved)}" if saved else ""
     tokens = sum(call.input_tokens + call.output_tokens for call in calls)
     known = all(call.HasField("cost_micros") for call in calls)
     cost = dollars(sum(call.cost_micros for call in calls)) if known else "cost unknown"
-    return f", {len(calls)} model calls, {tokens} tokens, {cost}"
+    made = f", {counted(len(calls), 'model call')}, {tokens} tokens, {cost}"
+    return f"{made}, {_saved(saved)}" if saved else made
+
+
+def _saved(calls: Sequence[usage_pb2.ModelCall]) -> str:
+    tokens = sum(call.input_tokens + call.output_tokens for call in calls)
+    return f"{counted(len(calls), 'answer')} from the cache saved {tokens} tokens"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from errata_cli import result, reviews
-from errata_cli.lines import Lines, counted, dollars, shortened, source_of, verdict_of
+from errata_cli.lines import Lines, counted, dollars, name_of, shortened, source_of, verdict_of
 from errata_cli.terminal import flat, printable
 
 _VERDICT_COLOURS: Final = {"SUPPORTED": "green", "UNSUPPORTED": "yellow", "CONTRADICTED": "red", "UNVERIFIABLE": "dim"}
@@ -51,6 +51,10 @@ class TraceView:
                 self._answer_graded(event.answer_graded)
             case "answer_refined":
                 self._refined(event.answer_refined)
+            case "claim_checked":
+                self._checked(event.claim_checked)
+            case "step_skipped":
+                self._skipped(event.step_skipped)
             case "run_resumed":
                 resumed = event.run_resumed
                 what = f"by replica {resumed.replica}, takeover {resumed.takeover}: the one before was lost"
@@ -106,6 +110,9 @@ class TraceView:
             return
         mark, style = ("✓", "green") if event.used else ("✗", "dim")
         self.lines.detail(mark, style, f"{event.grade.score:.2f}  {place}: {shortened(event.grade.reasoning)}")
+        kinds = [name_of(grading_pb2.InjectionKind, kind, "INJECTION_KIND_").lower() for kind in event.grade.injections]
+        if kinds:
+            self.lines.detail("!", "red", f"it carries text that is meant for a model: {', '.join(kinds)}")
 
     def place(self, passage_id: str) -> str:
         """Where a passage stands; its id when it was not shown before."""
@@ -148,20 +155,28 @@ class TraceView:
         for finding in event.grade.findings:
             self.lines.detail("!", "red", f"guard: {finding.text} ({finding.explanation})")
 
+    def _checked(self, event: trace_pb2.ClaimChecked) -> None:
+        # Those of a text that was checked as a whole are told with its grade, which comes right behind them.
+        if event.segment:
+            mark, style = ("✓", "green") if event.passed else ("✗", _VERDICT_COLOURS.get(verdict_of(event.claim), "yellow"))
+            words = f"“{shortened(event.claim.text)}”" if event.claim.text else event.claim.claim_id
+            self.lines.detail(mark, style, f"{verdict_of(event.claim).lower()}: {words}")
+
+    def _skipped(self, event: trace_pb2.StepSkipped) -> None:
+        expected, left = event.expected.ToMilliseconds() / 1000, event.left.ToMilliseconds() / 1000
+        times = f"it would take about {expected:.1f} s, and {left:.1f} s are left"
+        self.lines.step("⧗", "yellow", "skipped", f"{event.step} {event.number}: {times}")
+
     def _refined(self, event: trace_pb2.AnswerRefined) -> None:
         self.lines.step("✂", "blue", "refined", f"corrected {', '.join(event.corrected_claim_ids)}")
-        for before in _lost(event.previous_text, event.answer.text):
-            self.lines.detail("-", "red", shortened(before))
-        for after in _lost(event.answer.text, event.previous_text):
-            self.lines.detail("+", "green", shortened(after))
+        for edit in event.edits:
+            self.lines.detail("-", "red", shortened(edit.before))
+            if edit.after:
+                self.lines.detail("+", "green", shortened(edit.after))
+        for rejected in event.rejected_edits:
+            self.lines.detail("!", "yellow", f"not made: “{shortened(rejected.after)}” ({rejected.reason})")
 
     def _finished(self, event: trace_pb2.RunFinished) -> None:
         result.end_line(self.lines, event)
         if self._with_text:
             result.final_text(self.lines, event, self.grade)
-
-
-def _lost(old: str, new: str) -> list[str]:
-    """The sentences, roughly, that are in old and not in new."""
-    pieces = [piece.strip() for piece in old.replace("\n", ". ").split(". ")]
-    return [piece for piece in pieces if piece and piece.rstrip(".") not in new]

@@ -14,6 +14,7 @@ from errata_client.calls import CALL_SECONDS, RUN_SECONDS, Retries
 from errata_client.client import ErrataClient, Targets
 from errata_client.credentials import ApiKey, BearerToken, Credentials, Named
 from errata_client.following import RunEvents
+from errata_client.live_text import LiveText, TextPart, TextState
 from errata_client.results import Answer, Composition
 from errata_kit.errors import ErrataError, Reason
 from errata_kit.rpc.tls import TlsFiles as Tls
@@ -28,10 +29,13 @@ __all__ = [
     "Credentials",
     "ErrataClient",
     "ErrataError",
+    "LiveText",
     "Named",
     "Reason",
     "Retries",
     "RunEvents",
     "Targets",
+    "TextPart",
+    "TextState",
     "Tls",
 ]

@@ -95,7 +95,9 @@ class Following:
         if self._leaving is not None:
             raise RunCancelled("The client was closed")
         if self.run_id:
-            request = pb2.WatchRunRequest(run_id=self.run_id, after_sequence=self.sequence)
+            # Whoever wanted verified text only still does when the connection was lost.
+            verified_only = getattr(beginning.request, "verified_only", False)
+            request = pb2.WatchRunRequest(run_id=self.run_id, after_sequence=self.sequence, verified_only=verified_only)
             self._call = await self._caller.opened(self._stub.WatchRun, request, self._deadline)
         else:
             self._call = await self._caller.opened(beginning.method, beginning.request, self._deadline)

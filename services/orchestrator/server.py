@@ -27,7 +27,7 @@ from services.orchestrator.convert.withholding import withhold
 from services.orchestrator.opening import Opened, opened
 from services.orchestrator.runs.admission import DailyTokens, RunAdmission, RunLimits
 from services.orchestrator.runs.engine import EngineSettings, RunEngine
-from services.orchestrator.runs.events import Outcome, RunFinished
+from services.orchestrator.runs.events import AnswerDelta, Outcome, RunFinished, RunStarted
 from services.orchestrator.runs.housekeeping import Retention, keep_house
 from services.orchestrator.runs.store.store import RunStore
 from services.orchestrator.settings import OrchestratorSettings
@@ -69,9 +69,12 @@ class OrchestratorServicer(pb2_grpc.OrchestratorServiceServicer):
     ) -> AsyncIterator[pb2.WatchRunResponse]:
         """Replay, then go on live."""
         run_id, after = requests.run_name_from(request.run_id, request.after_sequence)
+        drafts = not request.verified_only or await self._holds_back(run_id)
         async with contextlib.aclosing(self._engine.watch(_tenant(), run_id, after)) as trace:
             async for event in trace:
-                yield pb2.WatchRunResponse(event=event_to(event))
+                if drafts or not isinstance(event.payload, AnswerDelta):
+                    message = event_to(event)
+                    yield pb2.WatchRunResponse(event=withhold(message) if request.verified_only else message)
 
     async def GetRun(self, request: pb2.GetRunRequest, context: Context) -> pb2.GetRunResponse:  # noqa: N802
         """Describe a run."""
@@ -108,6 +111,12 @@ class OrchestratorServicer(pb2_grpc.OrchestratorServiceServicer):
         """Hand over a person's decision."""
         run_id, decided = requests.decision_from(request, _caller())
         return pb2.ResumeRunResponse(run=history.run_to(await self._engine.decide(_tenant(), run_id, decided)))
+
+    async def _holds_back(self, run_id: str) -> bool:
+        """Whether the deltas of a run are verified text. Raises RunNotFound."""
+        await self._store.get(_tenant(), run_id)
+        first = await self._store.events(_tenant(), run_id, 0, most=1)
+        return any(isinstance(event.payload, RunStarted) and event.payload.verified_only for event in first)
 
     async def _may_cancel(self, run_id: str) -> None:
         run, caller = await self._store.get(_tenant(), run_id), _caller()

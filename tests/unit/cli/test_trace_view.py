@@ -48,13 +48,25 @@ EVENTS = {
     "run_started": trace_pb2.RunStarted(collection="docs"),
     "passages_retrieved": trace_pb2.PassagesRetrieved(query=HOSTILE, passages=[PASSAGE], new_passage_ids=["p1"]),
     "passage_graded": trace_pb2.PassageGraded(
-        passage_id="p1", used=True, grade=grading_pb2.PassageGrade(score=0.9, reasoning=HOSTILE)
+        passage_id="p1",
+        used=True,
+        grade=grading_pb2.PassageGrade(score=0.9, reasoning=HOSTILE, injections=["INJECTION_KIND_OVERRIDE"]),
     ),
     "query_broadened": trace_pb2.QueryBroadened(query=HOSTILE, removed_terms=["3.2"]),
     "answer_delta": trace_pb2.AnswerDelta(text=HOSTILE),
     "answer_drafted": trace_pb2.AnswerDrafted(answer=ANSWER),
     "answer_graded": trace_pb2.AnswerGraded(grade=GRADE, failures=["faithfulness 0.25 is below 0.80"]),
-    "answer_refined": trace_pb2.AnswerRefined(answer=ANSWER, corrected_claim_ids=["c1"], previous_text="Before. " + HOSTILE),
+    "claim_checked": trace_pb2.ClaimChecked(segment=1, claim=GRADE.claims[0]),
+    "step_skipped": trace_pb2.StepSkipped(step="refinement", number=1, expected={"seconds": 4}, left={"nanos": 300_000_000}),
+    "answer_refined": trace_pb2.AnswerRefined(
+        answer=ANSWER,
+        corrected_claim_ids=["c1"],
+        edits=[
+            grading_pb2.AnswerEdit(before=HOSTILE, after=HOSTILE + " after"),
+            grading_pb2.AnswerEdit(before="It was wrong."),
+        ],
+        rejected_edits=[grading_pb2.RejectedEdit(after=HOSTILE, reason="It touches another sentence.")],
+    ),
     "run_resumed": trace_pb2.RunResumed(takeover=2, replica=HOSTILE),
     "draft_written": trace_pb2.DraftWritten(draft=DRAFT, passage_ids=["p1"]),
     "draft_reviewed": trace_pb2.DraftReviewed(
@@ -75,7 +87,10 @@ EVENTS = {
         answer=ANSWER,
         cited_passages=[PASSAGE],
         faithfulness_score=0.97,
-        usage=usage_pb2.Usage(model_calls=[usage_pb2.ModelCall(input_tokens=10, output_tokens=5, cost_micros=1500)]),
+        usage=usage_pb2.Usage(
+            model_calls=[usage_pb2.ModelCall(input_tokens=10, output_tokens=5, cost_micros=1500)],
+            saved_calls=[usage_pb2.ModelCall(input_tokens=70, output_tokens=7, cost_micros=900)],
+        ),
     ),
 }
 
@@ -98,7 +113,8 @@ def event(kind: str) -> trace_pb2.TraceEvent:
 def test_every_event_is_shown_and_no_text_is_taken_for_markup(kind: str, terminal: bool) -> None:
     text = shown(event("passages_retrieved"), event(kind), terminal=terminal)
     assert "\x1b[31m" not in text
-    if kind not in {"run_started", "answer_drafted", "answer_delta", "draft_written", "approval_requested"}:
+    silent = {"run_started", "answer_drafted", "answer_delta", "draft_written", "approval_requested", "step_skipped"}
+    if kind not in silent:
         assert "[bold red]not markup[/]" in text
     if kind == "answer_delta":
         assert ("[bold red]" in text.split("\n", maxsplit=1)[1]) is terminal
@@ -113,7 +129,15 @@ def test_the_end_names_sources_score_and_cost() -> None:
     text = shown(event("run_finished"), terminal=False)
     assert "faithfulness 0.97" in text
     assert "[1] docs/a.md:3-9 (A › B)" in text
-    assert "1 model calls, 15 tokens, $0.0015" in text
+    assert "1 model call, 15 tokens, $0.0015, 1 answer from the cache saved 77 tokens" in text
+
+
+def test_what_is_new_about_claims_and_time_is_said() -> None:
+    assert "carries text that is meant for a model: override" in shown(event("passage_graded"), terminal=False)
+    assert "refinement 1: it would take about 4.0 s, and 0.3 s are left" in shown(event("step_skipped"), terminal=False)
+    refined = shown(event("answer_refined"), terminal=False)
+    assert "- It was wrong." in refined
+    assert "It touches another sentence." in refined
 
 
 def test_an_unknown_price_is_not_nothing() -> None:

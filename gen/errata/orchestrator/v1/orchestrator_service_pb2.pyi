@@ -98,12 +98,14 @@ class ComposeResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[_trace_pb2.TraceEvent, _Mapping]] = ...) -> None: ...
 
 class WatchRunRequest(_message.Message):
-    __slots__ = ("run_id", "after_sequence")
+    __slots__ = ("run_id", "after_sequence", "verified_only")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_ONLY_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     after_sequence: int
-    def __init__(self, run_id: _Optional[str] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+    verified_only: bool
+    def __init__(self, run_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., verified_only: _Optional[bool] = ...) -> None: ...
 
 class WatchRunResponse(_message.Message):
     __slots__ = ("event",)
