@@ -118,6 +118,7 @@ class Metrics:
         self.draft_score = self._histogram("errata_draft_score", "Overall scores of drafts, 0 to 1.", _SCORES)
         self.claims = self._counter("errata_claims", "Claims checked.", "verdict")
         self.guard_findings = self._counter("errata_guard_findings", "What the guard found.", "kind")
+        self.injections = self._counter("errata_injections", "Graded passages with text that is meant for a model.", "kind")
         self.judgements = self._counter("errata_judgements", "Judgements asked for, failed ones too.", "operation")
         self.judge_failures = self._counter("errata_judge_failures", "Judgements that failed.", "operation", "reason")
 
