@@ -26,13 +26,14 @@ printf 'postgresql://errata:%s@postgres:5432/errata\n' "$(cat postgres-password)
 openssl rand -hex 24 | put qdrant-api-key
 printf 'service:\n  api_key: %s\n' "$(cat qdrant-api-key)" | put qdrant-local.yaml
 openssl rand -hex 24 | put redis-password
-printf 'requirepass %s\nsave ""\nappendonly no\nmaxmemory 64mb\nmaxmemory-policy noeviction\n' "$(cat redis-password)" | put redis.conf
+printf 'requirepass %s\nsave ""\nappendonly no\nmaxmemory 64mb\nmaxmemory-policy allkeys-lru\n' "$(cat redis-password)" | put redis.conf
+printf 'redis://:%s@redis:6379/0\n' "$(cat redis-password)" | put redis-url
 
 # The keys' hashes are in api-keys.json; the keys themselves, which callers send, are in the two other files.
 if [ ! -s api-keys.json ]; then
   "$errata" keys create --file api-keys.json --principal trial --role ask --role ingest >trial.key
   "$errata" keys create --file api-keys.json --principal operator --role ask --role ingest --role admin >operator.key
 fi
-chmod 444 ./*.pem ./*.json ./*.yaml ./*.conf database-url postgres-password qdrant-api-key redis-password
+chmod 444 ./*.pem ./*.json ./*.yaml ./*.conf database-url postgres-password qdrant-api-key redis-password redis-url
 chmod 400 ./*.key
 echo "The secrets are in $folder; the key to call with is in trial.key."

@@ -127,8 +127,10 @@ def _sentence(settings: type[ServiceSettings], location: tuple[int | str, ...], 
     if field is not None:
         name = next(iter(_names(field.validation_alias)), name)
     value = os.environ.get(name)
-    # A setting that holds a secret never shows its value.
-    shown = "" if value is None or re.search(r"KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL", name) else f" (it is {value[:80]!r})"
+    # A setting that holds a secret never shows its value, and neither does one whose file somebody may have mixed up with it.
+    secrets = {alias for each in settings.model_fields.values() if is_secret(each) for alias in _names(each.validation_alias)}
+    hidden = name in secrets or re.search(r"KEY|TOKEN|SECRET|PASSWORD", name)
+    shown = "" if value is None or hidden else f" (it is {value[:80]!r})"
     # Our own validators' sentences come with a prefix that says nothing.
     said = message.removeprefix("Value error, ")
     if said[1:2].islower():

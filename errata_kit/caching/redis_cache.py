@@ -1,8 +1,9 @@
 """The cache in Redis, which processes share. Import it only where one is configured: the library costs a start its time."""
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from redis.asyncio import Redis
@@ -16,11 +17,11 @@ from errata_kit.caching.circuit import PAUSE_SECONDS, Circuit
 from errata_kit.errors import StartFailed
 from errata_kit.logs import get_logger
 
-IO_SECONDS: Final = 0.1
-"""For a connection, and for each answer. Redis answers in well under a millisecond, so this is an outage."""
-EXCHANGE_SECONDS: Final = 0.25
-"""For everything that one look-up may wait for once it has its turn: connection, password, and the values."""
-_CONNECTIONS: Final = 16
+EXCHANGE_SECONDS: Final = 0.15
+"""For all that a look-up waits for once it has its turn: connection, password, values. Usually that is under a millisecond."""
+_TICK_SECONDS: Final = 0.03
+# Few, so that answers don't wait in this process while it is busy with others; each does thousands of look-ups a second.
+_CONNECTIONS: Final = 4
 _SEAL_BYTES: Final = 16
 
 _log = get_logger("errata.cache")
@@ -39,22 +40,23 @@ class RedisCache:
         self._ttl_milliseconds = max(1, round(ttl_seconds * 1000))
         self._reads = Circuit(pause_seconds)
         self._writes = Circuit(pause_seconds)
-        self._turns = asyncio.Semaphore(_CONNECTIONS)
         try:
             self._client: Redis = Redis.from_url(
                 url,
                 max_connections=_CONNECTIONS,
-                socket_connect_timeout=IO_SECONDS,
-                socket_timeout=IO_SECONDS,
+                # Instead of the library's: see _patience.
+                socket_connect_timeout=None,
+                socket_timeout=None,
                 # A failure is answered by going on without; what a retry would find is for the next look-up.
                 retry=Retry(NoBackoff(), 0),
                 maint_notifications_config=MaintNotificationsConfig(enabled=False),
                 driver_info=None,
             )
             # An option that no connection takes would otherwise show with the first look-up only.
-            self._client.connection_pool.make_connection()
+            self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # the library has no types here
         except (TypeError, ValueError):
             raise StartFailed("ERRATA_REDIS_URL has an option that can't be used") from None
+        self._turns = asyncio.Semaphore(min(_CONNECTIONS, self._client.connection_pool.max_connections))
 
     async def get_many(self, keys: Sequence[str]) -> Mapping[str, bytes]:
         """See `Cache`."""
@@ -97,7 +99,7 @@ class RedisCache:
                 # It failed somebody else while this one waited for its turn.
                 return None
             try:
-                async with asyncio.timeout(EXCHANGE_SECONDS):
+                async with _patience():
                     result = await exchange()
             except Exception as error:  # whatever it is, it must not fail a run
                 self._failed(circuit, error)
@@ -121,6 +123,34 @@ class RedisCache:
             self._writes.succeeded()
         if seconds is not None:
             _log.info("cache_available", seconds=round(seconds, 3), use="write" if circuit is self._writes else "read")
+
+
+@contextlib.asynccontextmanager
+async def _patience() -> AsyncIterator[None]:
+    """Raise TimeoutError after `EXCHANGE_SECONDS` in which this process had time for an answer.
+
+    A plain time-out would also end an exchange whose answer has long arrived while the event loop was busy elsewhere, and the
+    cache would be left alone just when it is needed most. Here a loop that stands still counts as one tick.
+    """
+    loop = asyncio.get_running_loop()
+    scope = asyncio.timeout(None)
+    ticks = round(EXCHANGE_SECONDS / _TICK_SECONDS)
+    timer: asyncio.TimerHandle
+
+    def tick() -> None:
+        nonlocal ticks, timer
+        ticks -= 1
+        if ticks > 0:
+            timer = loop.call_later(_TICK_SECONDS, tick)
+        else:
+            scope.reschedule(loop.time())
+
+    timer = loop.call_later(_TICK_SECONDS, tick)
+    try:
+        async with scope:
+            yield
+    finally:
+        timer.cancel()
 
 
 def _seal(key: str, value: bytes) -> bytes:

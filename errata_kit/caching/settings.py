@@ -31,7 +31,7 @@ class CacheSettings(BaseSettings):
 
     @field_validator("redis_url")
     @classmethod
-    def _is_an_address(cls, value: SecretStr | None) -> SecretStr | None:
+    def _is_a_redis_address(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
             return None
         try:

@@ -1,9 +1,11 @@
 """Opens the index and the embedder that the settings ask for."""
 
 import asyncio
+import functools
 from typing import Final
 
 from errata_kit.access.principals import DEFAULT_TENANT
+from errata_kit.caching.opening import open_cache
 from errata_kit.errors import IndexUnavailable
 from errata_kit.llm.openai_embeddings import EmbeddingSize
 from errata_kit.llm.openai_embeddings import OpenAIEmbedder as OpenAIClient
@@ -11,6 +13,7 @@ from errata_kit.logs import get_logger
 from errata_kit.metrics import Metrics
 from errata_kit.minilm import MiniLM
 from services.retriever.embedding.base import ServedEmbedder
+from services.retriever.embedding.caching import CachingEmbedder
 from services.retriever.embedding.local import LocalEmbedder
 from services.retriever.embedding.none import NoEmbedder
 from services.retriever.embedding.openai import OpenAIEmbedder
@@ -38,7 +41,17 @@ async def open_index(settings: RetrieverSettings) -> PassageIndex:
 
 
 def open_embedder(settings: RetrieverSettings, metrics: Metrics) -> ServedEmbedder:
-    """The embedding provider that the settings name."""
+    """The embedding provider that the settings name, behind the cache that they ask for.
+
+    Connects to nothing. Raises StartFailed when the cache can't be used.
+    """
+    embedder = _provider(settings, metrics)
+    if settings.embedding_provider is EmbeddingProvider.NONE or settings.cache_entries == 0:
+        return embedder
+    return CachingEmbedder(embedder, open_cache(settings), functools.partial(metrics.record_lookups, "embeddings"))
+
+
+def _provider(settings: RetrieverSettings, metrics: Metrics) -> ServedEmbedder:
     match settings.embedding_provider:
         case EmbeddingProvider.NONE:
             return NoEmbedder()

@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from errata_kit.caching.settings import CacheSettings
 from errata_kit.llm.settings import ModelSettings
 from errata_kit.settings import ServiceSettings, default_data_dir
 
@@ -18,8 +19,8 @@ class EmbeddingProvider(StrEnum):
     NONE = "none"
 
 
-class RetrieverSettings(ServiceSettings, ModelSettings):
-    """Where the index is, and what embeds."""
+class RetrieverSettings(ServiceSettings, ModelSettings, CacheSettings):
+    """Where the index is, what embeds, and where vectors are remembered."""
 
     port: int = Field(50052, validation_alias="RETRIEVER_PORT", ge=0, le=65535)
     """gRPC port; 0 takes a free one."""

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import logging
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from errata_kit.caching.memo import Memo, Remembered
 from errata_kit.caching.opening import open_cache
 from errata_kit.caching.redis_cache import RedisCache
 from errata_kit.caching.settings import CacheSettings
+from tests.harness.certificates import Authority, write
 from tests.harness.redis_server import RedisServer, redis_server
 
 # What a look-up may cost when the cache is down: one time-out, and what a busy machine adds.
@@ -201,6 +204,19 @@ async def test_one_that_hangs_costs_one_time_out_and_comes_back_with_the_right_v
     assert told(logs) == [("cache_unavailable", "read"), ("cache_available", "read")]
 
 
+async def test_a_loop_that_stands_still_is_no_outage(clean: RedisServer) -> None:
+    with capture_logs() as logs:
+        async with over(clean.url) as cache:
+            await cache.put_many({"a": b"1"})
+            asking = asyncio.create_task(cache.get_many(["a"]))
+            await asyncio.sleep(0)
+            # The request has gone out; the answer comes while nobody looks.
+            time.sleep(0.4)  # noqa: ASYNC251  # that is what is tried out here
+            answer = await asking
+    assert answer == {"a": b"1"}
+    assert not logs
+
+
 async def test_one_that_hangs_while_a_value_is_stored_delays_it_by_one_time_out(clean: RedisServer) -> None:
     async with over(clean.url) as cache:
         memo = Memo(cache, TypeAdapter(int))
@@ -302,6 +318,21 @@ async def test_every_value_has_its_time(clean: RedisServer) -> None:
         await cache.put_many({"a": b"1", "b": b"2"})
     for key in ("a", "b"):
         assert 50_000 < int(await clean.command("PTTL", key)) <= 60_000
+
+
+async def test_an_encrypted_connection_is_made_to_a_server_that_proves_itself_alone(tmp_path: Path) -> None:
+    authority, stranger = Authority(), Authority("stranger")
+    files = write(tmp_path, authority.issue(), authority.pem)
+    (tmp_path / "other.pem").write_bytes(stranger.pem)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--tls-port", str(port), "--tls-cert-file", str(files.cert), "--tls-key-file", str(files.key)]
+    with redis_server(*options, "--tls-auth-clients", "no", "--tls-ca-cert-file", str(files.ca)):
+        for trusted, found in ((files.ca, {"a": b"1"}), (tmp_path / "other.pem", {})):
+            async with over(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={trusted}") as cache:
+                await cache.put_many({"a": b"1"})
+                assert await cache.get_many(["a"]) == found
 
 
 ANSWERS = {

@@ -11,7 +11,10 @@ from errata_kit.settings import ServiceSettings, load_settings
 from tests.unit.deploy.pods import SETTINGS
 
 # What the files hold that the settings read themselves; other files need only be there.
-_CONTENT: Final = {"ERRATA_DATABASE_URL_FILE": "postgresql://errata:password@postgres:5432/errata"}
+_CONTENT: Final = {
+    "ERRATA_DATABASE_URL_FILE": "postgresql://errata:password@postgres:5432/errata",
+    "ERRATA_REDIS_URL_FILE": "redis://:password@redis:6379/0",
+}
 _PREFIXES: Final = ("ERRATA_", "ORCHESTRATOR_", "RETRIEVER_", "JUDGE_", "GENERATOR_", "OPENAI_", "QDRANT_", "OTEL_")
 
 

@@ -18,6 +18,7 @@ from errata_kit.access.identity import IdentitySigner, IdentityVerifier
 from errata_kit.access.principals import Role
 from errata_kit.access.settings import AuthMode
 from errata_kit.rpc import server
+from services.judge.settings import JudgeSettings
 from services.orchestrator.settings import OrchestratorSettings
 from services.retriever.settings import RetrieverSettings
 from tests.unit.deploy.environments import read_as
@@ -54,6 +55,10 @@ def test_a_service_starts_with_what_is_set(
     if isinstance(read, RetrieverSettings):
         assert read.qdrant_url == "http://qdrant:6333"
         assert read.qdrant_api_key is not None
+    if isinstance(read, RetrieverSettings | JudgeSettings):
+        assert read.redis_url is not None
+        # A cache that is away is no reason not to start.
+        assert "redis" not in service.get("depends_on", {})
 
 
 def test_secrets_are_files_that_the_script_makes(compose: dict[str, Any]) -> None:
@@ -91,6 +96,11 @@ def test_the_script_makes_keys_that_the_services_take(compose: dict[str, Any], t
     password = kept["postgres-password"].decode().strip()
     assert kept["database-url"].decode().strip() == f"postgresql://errata:{password}@postgres:5432/errata"
     assert yaml.safe_load(kept["qdrant-local.yaml"]) == {"service": {"api_key": kept["qdrant-api-key"].decode().strip()}}
+    password = kept["redis-password"].decode().strip()
+    assert kept["redis-url"].decode().strip() == f"redis://:{password}@redis:6379/0"
+    lines = kept["redis.conf"].decode().splitlines()
+    # It makes room by itself: a cache that refuses what is new is soon of no use.
+    assert {f"requirepass {password}", "maxmemory-policy allkeys-lru"} <= set(lines)
 
 
 def test_a_mounted_port_is_one_that_the_settings_have(compose: dict[str, Any]) -> None:

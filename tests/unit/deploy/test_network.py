@@ -98,6 +98,20 @@ def test_spans_leave_for_the_collector_with_its_component_only(rendered: dict[st
         assert not open_between(plain, Peer(workload.labels), collector, endpoint.port)
 
 
+def test_the_cache_is_reached_by_those_who_keep_something_there_alone(rendered: dict[str, Rendered]) -> None:
+    target = rendered["component-redis-local"]
+    cache = target.workloads["redis"]
+    assert cache.ports == {"redis": 6379}
+    entering = {
+        source.name
+        for source in target.workloads.values()
+        if open_between(target, Peer(source.labels), Peer(cache.labels), cache.ports["redis"])
+    }
+    assert entering == {"judge", "retriever"}
+    for caller in (PROMETHEUS, Peer({"errata-client": "true", "errata-ingest": "true"}, OUTSIDE)):
+        assert not open_between(target, caller, Peer(cache.labels), cache.ports["redis"])
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_everything_may_ask_for_names(overlay: str, rendered: dict[str, Rendered]) -> None:
     servers = Peer({"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})

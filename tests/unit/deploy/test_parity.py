@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -184,6 +185,22 @@ def test_the_retriever_and_qdrant_agree(
         name: str(number) for name, number in node.ports.items()
     }
     assert (node.environment["QDRANT__CLUSTER__ENABLED"] == "true") == (nodes > 1)
+
+
+@pytest.mark.parametrize("name", ["retriever", "judge"])
+def test_the_redis_component_gives_an_address(
+    name: str, rendered: dict[str, Rendered], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = rendered["component-redis-local"]
+    read = read_as(name, target.workloads[name].environment, tmp_path, monkeypatch)
+    assert isinstance(read, RetrieverSettings | JudgeSettings)
+    assert read.redis_url is not None
+    address = urlsplit(read.redis_url.get_secret_value())
+    (port,) = target.of("Service")[address.hostname or ""]["spec"]["ports"]
+    assert address.port == port["port"]
+    plain = read_as(name, rendered["overlay-prod"].workloads[name].environment, tmp_path, monkeypatch)
+    assert isinstance(plain, RetrieverSettings | JudgeSettings)
+    assert plain.redis_url is None
 
 
 def test_prometheus_reads_the_four_services(rendered: dict[str, Rendered]) -> None:

@@ -101,6 +101,14 @@ def test_an_empty_variable_counts_as_unset(
     assert load_settings(settings, prefix).max_concurrent_calls == 256
 
 
+def test_an_address_that_holds_a_password_is_never_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ERRATA_REDIS_URL", "http://:hunter2@redis")
+    [line] = stopped(JudgeSettings, "JUDGE_", capsys)
+    assert "ERRATA_REDIS_URL" in line and "hunter2" not in line
+
+
 def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("JUDGE_CONCURRENCY", "0")
