@@ -39,7 +39,10 @@ class Generator:
     def refine_answer(
         self, request: pb2.RefineAnswerRequest, *, timeout: float | None = None
     ) -> AsyncGenerator[pb2.RefineAnswerResponse, None]:
-        """The answer with its failing claims corrected."""
+        """The answer with the sentences of its failing claims corrected or removed, and nothing else changed.
+
+        The last message has the edits, which lead from the answer before to this one, and those of a model that were rejected.
+        """
         return self._caller.stream(self._stub.RefineAnswer, request, timeout)
 
     def write_draft(

@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from errata_kit.grades import Claim
 from errata_kit.passages import Span
+from errata_kit.text.sentences import ByteOffsets, split_sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,23 @@ def prove(before: str, after: str, edits: Sequence[Edit], protected: Iterable[Sp
         raise EditError("the edits do not lead to the text after")
     for span in protected:
         for edit in edits:
-            if edit.span.start < span.end and span.start < edit.span.end:
+            if _overlap(edit.span, span):
                 raise EditError("an edit touches a sentence that was not to be corrected")
 
 
-def protected_spans(claims: Iterable[Claim], failing: Iterable[Claim]) -> tuple[Span, ...]:
+def protected_spans(claims: Iterable[Claim], failing: Iterable[Claim], text: str = "") -> tuple[Span, ...]:
     """Where the claims stand that are not to be corrected: every one but the failing ones.
 
-    What shares bytes with a failing claim is not protected: it can't be left alone.
+    What shares bytes with a failing claim is not protected: it can't be left alone. Nor is, with the text that they stand in,
+    what shares a sentence with one, since a sentence is the least that is corrected.
     """
-    wrong = tuple(claim.span for claim in failing)
-    spans = (claim.span for claim in claims)
-    return tuple(span for span in spans if not any(span.start < bad.end and bad.start < span.end for bad in wrong))
+    wrong = [claim.span for claim in failing]
+    if text:
+        offsets = ByteOffsets(text)
+        units = [Span(*offsets.span(unit.start, unit.end)) for unit in split_sentences(text)]
+        wrong += [unit for unit in units if any(_overlap(unit, bad) for bad in wrong)]
+    return tuple(claim.span for claim in claims if not any(_overlap(claim.span, bad) for bad in wrong))
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from errata_kit.encoding import Encoder
 from errata_kit.llm.pricing import OFFLINE_MODEL
 from errata_kit.passages import Answer, Draft, Passage
-from services.generator.drafting.drafts import CitedText
+from services.generator.drafting.drafts import CitedText, cited
 from services.generator.drafting.extract import Extractor
 from services.generator.drafting.refine import refine
 from services.generator.drafting.revise import DraftReviser
@@ -15,7 +15,7 @@ from services.generator.provider import Correction, Query, Revision, WritingTask
 
 
 class OfflineProvider:
-    """Answers and writes with the passages' own sentences, and corrects by leaving out what failed.
+    """Answers and writes with the passages' own sentences, and corrects by leaving out what failed, or with their words.
 
     It knows nothing of its own: without passages a draft is an outline of the task's own points.
     """
@@ -37,8 +37,8 @@ class OfflineProvider:
         yield Written(_answer(text))
 
     async def refine(self, correction: Correction) -> AsyncGenerator[str | Written, None]:
-        """The answer without its failing claims. A refusal when nothing is left."""
-        text = await asyncio.to_thread(
+        """The answer without its failing claims, some of them put right. A refusal when nothing is left that answers."""
+        done = await asyncio.to_thread(
             refine,
             correction.question,
             correction.answer,
@@ -46,9 +46,10 @@ class OfflineProvider:
             correction.passages,
             self._extractor,
         )
+        text = cited(done.text, correction.passages)
         for piece in text.pieces():
             yield piece
-        yield Written(_answer(text))
+        yield Written(_answer(text), edits=done.edits)
 
     async def write(self, task: WritingTask) -> AsyncGenerator[str | WrittenDraft, None]:
         """A draft of extracts, by the task's points. The criteria change nothing: there is one way to quote."""

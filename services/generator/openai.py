@@ -9,10 +9,9 @@ from errata_kit.drafts import Criterion, DraftIssue
 from errata_kit.errors import ModelOutputInvalid
 from errata_kit.grades import Claim
 from errata_kit.llm.chat import ChatModel, ChatRequest, ModelOutput, StreamEnd
-from errata_kit.llm.prompts import PromptLibrary, RenderedPrompt, fence, new_nonce
+from errata_kit.llm.prompts import PromptLibrary, RenderedPrompt, fence, nonce_for
 from errata_kit.passages import Answer, Citation, Draft, Passage
-from services.generator.drafting.drafts import read_citations
-from services.generator.drafting.refine import without_stray_markers
+from services.generator.drafting.drafts import CitedText, read_citations, without_stray_markers
 from services.generator.provider import (
     MAX_TEXT_BYTES,
     Correction,
@@ -23,6 +22,7 @@ from services.generator.provider import (
     WrittenDraft,
     refusal,
 )
+from services.generator.refining import Refiner
 
 # What the prompts ask for when the passages hold no answer. Held back from the stream until it can't be that any more.
 NO_ANSWER: Final = "NO_ANSWER"
@@ -44,10 +44,11 @@ class OpenAIProvider:
     def __init__(self, model: ChatModel, prompts: PromptLibrary) -> None:
         self._model = model
         self._prompts = prompts
+        self._refiner = Refiner(model, prompts)
 
     async def broaden(self, question: str, current: str, tried: tuple[str, ...]) -> Query:
         """Ask for a broader query."""
-        nonce = new_nonce()
+        nonce = nonce_for(question)
         queries = "\n".join(fence(f"query {number}", query, nonce) for number, query in enumerate((*tried, current), start=1))
         prompt = self._prompts["broaden_query"].render({"question": fence("question", question, nonce), "queries": queries})
         request = ChatRequest("broaden_query", prompt, timeout_seconds=remaining_seconds())
@@ -56,7 +57,7 @@ class OpenAIProvider:
 
     async def answer(self, question: str, passages: tuple[Passage, ...]) -> AsyncGenerator[str | Written, None]:
         """Stream an answer from the passages."""
-        nonce = new_nonce()
+        nonce = _nonce(question, passages)
         prompt = self._prompts["generate_answer"].render(
             {"question": fence("question", question, nonce), "passages": _shown(passages, nonce)}
         )
@@ -65,24 +66,16 @@ class OpenAIProvider:
                 yield piece
 
     async def refine(self, correction: Correction) -> AsyncGenerator[str | Written, None]:
-        """Stream the answer with its failing claims corrected or left out."""
-        nonce = new_nonce()
-        prompt = self._prompts["refine_answer"].render(
-            {
-                "question": fence("question", correction.question, nonce),
-                "passages": _shown(correction.passages, nonce),
-                "answer": fence("answer", correction.answer, nonce),
-                "failing": _failing(correction.failing, nonce),
-                "suggestion": fence("suggestion", correction.suggestion or _NONE, nonce),
-            }
-        )
-        async with contextlib.aclosing(self._written("refine_answer", prompt, correction.passages)) as pieces:
-            async for piece in pieces:
+        """The answer with its failing sentences corrected or left out; nothing of it is told before it is proven."""
+        written = await self._refiner.refine(correction)
+        if not written.answer.refusal:
+            for piece in CitedText(written.answer.text).pieces():
                 yield piece
+        yield written
 
     async def write(self, task: WritingTask) -> AsyncGenerator[str | WrittenDraft, None]:
         """Stream a draft for the task."""
-        nonce = new_nonce()
+        nonce = _nonce(task.task, task.passages)
         prompt = self._prompts["write_draft"].render(
             {
                 "task": fence("task", task.task, nonce),
@@ -96,7 +89,7 @@ class OpenAIProvider:
 
     async def revise(self, revision: Revision) -> AsyncGenerator[str | WrittenDraft, None]:
         """Stream the draft with what was found wanting changed."""
-        nonce = new_nonce()
+        nonce = _nonce(revision.task, revision.passages)
         prompt = self._prompts["revise_draft"].render(
             {
                 "task": fence("task", revision.task, nonce),
@@ -166,6 +159,11 @@ def _unusable(cause: str, end: StreamEnd) -> ModelOutputInvalid:
     return error
 
 
+def _nonce(task: str, passages: tuple[Passage, ...]) -> str:
+    """For the fences of everything that is written for one task from some passages: its prompts begin alike."""
+    return nonce_for(task, *(passage.under_headings() for passage in passages))
+
+
 def _shown(passages: tuple[Passage, ...], nonce: str) -> str:
     return "\n".join(
         fence(f"passage {number}", passage.under_headings(), nonce) for number, passage in enumerate(passages, start=1)
@@ -173,13 +171,13 @@ def _shown(passages: tuple[Passage, ...], nonce: str) -> str:
 
 
 def _failing(claims: tuple[Claim, ...], nonce: str) -> str:
-    return "\n".join(
-        fence(f"claim {claim.claim_id}", f"{claim.text}\nWhy it fails: {claim.explanation}", nonce) for claim in claims
-    )
+    # By their places and not by their ids: those come from the caller, and a label stands outside of what it encloses.
+    return _numbered("claim", [f"{claim.text}\nWhy it fails: {claim.explanation}" for claim in claims], nonce)
 
 
 def _criteria(criteria: tuple[Criterion, ...], nonce: str) -> str:
-    return "\n".join(fence(f"criterion {item.name}", item.description or item.name, nonce) for item in criteria) or _NONE
+    described = [f"{item.name}: {item.description}" if item.description else item.name for item in criteria]
+    return _numbered("criterion", described, nonce) or _NONE
 
 
 def _issues(issues: tuple[DraftIssue, ...], nonce: str) -> str:

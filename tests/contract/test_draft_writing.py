@@ -96,7 +96,7 @@ async def test_a_draft_comes_in_deltas_and_then_as_a_whole() -> None:
     [call] = messages[-1].usage.model_calls
     assert (call.model, call.operation, call.attempts) == ("gpt-4o", "write_draft", 1)
     assert not any(message.usage.model_calls for message in messages[:-1])
-    for part in (TASK, KEPT.text, SIZE.text, "criterion tone |", CRITERION.description):
+    for part in (TASK, KEPT.text, SIZE.text, "criterion 1 |", "tone: ", CRITERION.description):
         assert part in exchange.request.text
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 from errata.generator.v1 import generator_service_pb2 as pb2
-from errata.grading.v1 import grading_pb2
 
 from errata_kit.errors import Reason
 from errata_kit.rpc.status import STATUS_OF_REASON
@@ -51,19 +50,6 @@ REASONS = {
 
 def generate(served: Served, *passages: Any, question: str = QUESTION, timeout: float = CALL_SECONDS) -> Any:
     return served.stub.GenerateAnswer(pb2.GenerateAnswerRequest(question=question, passages=passages), timeout=timeout)
-
-
-def refine(served: Served, answer: str, *failing: str, suggestion: str = "") -> Any:
-    claims = []
-    for number, text in enumerate(failing, start=1):
-        start = answer.encode().index(text.encode())
-        claim = grading_pb2.Claim(claim_id=f"c{number}", text=text, verdict="VERDICT_UNSUPPORTED", explanation="Made up.")
-        claim.span.start, claim.span.end = start, start + len(text.encode())
-        claims.append(claim)
-    request = pb2.RefineAnswerRequest(
-        question=QUESTION, answer=answer, passages=[KEPT, SIZE], failing_claims=claims, refinement_suggestion=suggestion
-    )
-    return served.stub.RefineAnswer(request, timeout=CALL_SECONDS)
 
 
 async def broadened(served: Served, question: str, current: str = "", *tried: str) -> pb2.BroadenQueryResponse:
@@ -206,6 +192,14 @@ async def test_offline_answers_with_the_passages_own_sentences() -> None:
     assert not runs[0][-1].usage.model_calls
 
 
+async def test_two_callers_do_not_mix_their_answers() -> None:
+    rules = [Rule(Reply("First. [1]", tokens_per_second=50), contains="about first"), Rule(Reply("Second. [1]"))]
+    async with ModelServer(rules) as model, generator(model) as served:
+        calls = [generate(served, KEPT, question=f"All about {word}?") for word in ("first", "second")]
+        first, second = await asyncio.gather(*map(collected, calls))
+    assert (split(first)[1].text, split(second)[1].text) == ("First. [1]", "Second. [1]")
+
+
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 VERSIONED = "How do I configure retention in Spring Boot 3.2.1 with Kafka 2.8?"
@@ -265,68 +259,3 @@ async def test_a_failing_model_is_no_query() -> None:
         request = pb2.BroadenQueryRequest(question=VERSIONED)
         failure = await failure_of(served.stub.BroadenQuery(request, timeout=CALL_SECONDS))
     assert (failure.code, failure.reason) == (grpc.StatusCode.UNAVAILABLE, "MODEL_OUTPUT_INVALID")
-
-
-# --- corrections ------------------------------------------------------------------------------------------------------
-
-DRAFT = (
-    "Files are kept for 30 days. [1]\n\nSet `archive.maxAge` to change that. [1] Größere Archive  gibt es nicht. [2]\n"
-    "The archive holds 900 files at most. [2]"
-)
-INVENTED = "Set `archive.maxAge` to change that."
-
-
-async def test_offline_leaves_out_the_failing_claim_and_nothing_else() -> None:
-    async with generator() as served:
-        text, answer = split(await collected(refine(served, DRAFT, INVENTED)))
-    assert text == answer.text and not answer.refusal and answer.model == "offline"
-    assert INVENTED not in answer.text and "maxAge" not in answer.text
-    for sentence in ("Files are kept for 30 days. [1]", "Größere Archive  gibt es nicht. [2]"):
-        assert sentence in answer.text
-    assert answer.text.endswith("\nThe archive holds 900 files at most. [2]")
-    assert {(item.number, item.passage_id) for item in answer.citations} == {(1, "kept"), (2, "size")}
-    for item in answer.citations:
-        assert answer.text.encode()[item.span.start : item.span.end].decode() in DRAFT
-
-
-async def test_offline_a_correction_that_leaves_nothing_says_something_cited_or_refuses() -> None:
-    draft = "Set `archive.maxAge` to change that. [1]"
-    async with generator() as served:
-        _, answer = split(await collected(refine(served, draft, INVENTED)))
-    assert "maxAge" not in answer.text
-    assert answer.refusal or answer.citations
-
-
-async def test_a_model_corrects_and_its_citations_are_checked() -> None:
-    corrected = "Files are kept for 30 days. [1] It can't be changed. [7]"
-    async with ModelServer([Rule(Reply(corrected), stream=True)]) as model, generator(model) as served:
-        messages = await collected(refine(served, DRAFT, INVENTED, suggestion="Remove the option."))
-        [exchange] = model.calls()
-    _, answer = split(messages)
-    assert answer.text == "Files are kept for 30 days. [1] It can't be changed."
-    assert [item.passage_id for item in answer.citations] == ["kept"] and answer.model == "gpt-4o"
-    assert [call.operation for call in messages[-1].usage.model_calls] == ["refine_answer"]
-    for part in (DRAFT, INVENTED, "Why it fails: Made up.", "Remove the option.", KEPT.text, SIZE.text, QUESTION):
-        assert part in exchange.request.text
-
-
-async def test_a_correction_that_leaves_nothing_is_a_refusal() -> None:
-    async with ModelServer([Rule(Reply("NO_ANSWER"))]) as model, generator(model) as served:
-        text, answer = split(await collected(refine(served, DRAFT, INVENTED)))
-    assert text == "" and answer.refusal and answer.text
-
-
-@pytest.mark.parametrize("name", ["stream_cut", "refusal", "finish_length", "http_503", "html", "error_in_body"])
-async def test_a_correction_that_breaks_off_is_an_error(name: str) -> None:
-    async with ModelServer([Rule(FAULTS[name])]) as model, generator(model) as served:
-        failure = await failure_of(refine(served, DRAFT, INVENTED))
-    assert failure.reason == REASONS[name].value
-    assert all(message.WhichOneof("result") == "delta" for message in failure.received)
-
-
-async def test_two_callers_do_not_mix_their_answers() -> None:
-    rules = [Rule(Reply("First. [1]", tokens_per_second=50), contains="about first"), Rule(Reply("Second. [1]"))]
-    async with ModelServer(rules) as model, generator(model) as served:
-        calls = [generate(served, KEPT, question=f"All about {word}?") for word in ("first", "second")]
-        first, second = await asyncio.gather(*map(collected, calls))
-    assert (split(first)[1].text, split(second)[1].text) == ("First. [1]", "Second. [1]")

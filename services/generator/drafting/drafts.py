@@ -1,22 +1,52 @@
 """A text that cites passages, and how its citations are read."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from errata_kit.passages import Citation, Span
+from errata_kit.passages import Citation, Passage, Span
 from errata_kit.text.sentences import Sentence, byte_span, split_sentences
 
 # Citations stand between blanks or punctuation, alone or in a row as in [1][3], so `rows[0]` in running text is none.
 _MARKERS: Final = re.compile(r"(?<![\w\])])(?:\[\d{1,3}(?:[ ]?,[ ]?\d{1,3}){0,9}\])+(?![\w(\[:])")
 _MARKER: Final = re.compile(r"\[([\d, ]+)\]")
+_ROW: Final = re.compile(rf"[ \t]?{_MARKERS.pattern}")
+_EDGES: Final = " \t_.,;:!?…。！？\"'“”‘’"
 
 
 def find_markers(text: str, start: int = 0, end: int | None = None) -> Iterator[re.Match[str]]:
     """Yield the citation marks in text[start:end]; group 1 holds the numbers, parted by commas."""
     for row in _MARKERS.finditer(text, start, len(text) if end is None else end):
         yield from _MARKER.finditer(text, row.start(), row.end())
+
+
+def without_markers(text: str) -> str:
+    """The text without its citation marks and the blank before each."""
+    return _ROW.sub("", text)
+
+
+def said(text: str) -> str:
+    """What a sentence says, to compare it with another: without citations, emphasis, case, and what differs at its edges."""
+    return " ".join(without_markers(text).replace("*", "").casefold().split()).strip(_EDGES)
+
+
+def without_stray_markers(text: str, passages: int) -> str:
+    """Remove citations of passages that were not given, outside code."""
+    pieces: list[str] = []
+    position = 0
+    for unit in split_sentences(text):
+        if unit.kind == "code":
+            continue
+        for marker in find_markers(text, unit.start, unit.end):
+            numbers = [number.strip() for number in marker[1].split(",")]
+            valid = [number for number in numbers if 1 <= int(number) <= passages]
+            if len(valid) == len(numbers):
+                continue
+            blank = marker.start() - 1 if not valid and text[marker.start() - 1 : marker.start()] == " " else marker.start()
+            pieces.append(text[position:blank] + (f"[{', '.join(valid)}]" if valid else ""))
+            position = marker.end()
+    return "".join((*pieces, text[position:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +64,11 @@ class CitedText:
             position = unit.start
         if self.text[position:]:
             yield self.text[position:]
+
+
+def cited(text: str, passages: Sequence[Passage]) -> CitedText:
+    """A text with the citations that its own markers make."""
+    return CitedText(text, read_citations(text, tuple(passage.passage_id for passage in passages)))
 
 
 def read_citations(text: str, passage_ids: tuple[str, ...]) -> tuple[Citation, ...]:

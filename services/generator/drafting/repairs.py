@@ -7,7 +7,7 @@ from typing import Final
 from errata_kit.drafts import DraftIssue
 from errata_kit.text.sentences import Sentence, split_sentences
 from services.generator.drafting.drafts import find_markers
-from services.generator.drafting.refine import without_units
+from services.generator.drafting.mending import without_units
 
 PLACEHOLDER: Final = re.compile(
     r"\b(?:TODO|TBD|TBA|FIXME|XXX+)\b|\blorem ipsum\b|\[(?:insert|add|your|placeholder|fill)\b[^\]\n]*\]"

@@ -9,10 +9,11 @@ from errata_kit.drafts import DraftIssue
 from errata_kit.text.questions import generic_terms
 from errata_kit.text.sentences import Sentence, split_sentences
 from errata_kit.text.terms import content_terms
-from services.generator.drafting.drafts import CitedText, read_citations
-from services.generator.drafting.refine import touched_units, without_stray_markers, without_units
+from services.generator.drafting.drafts import CitedText, read_citations, without_stray_markers
+from services.generator.drafting.mending import without_units
 from services.generator.drafting.repairs import quoted_units, repaired
 from services.generator.drafting.tasks import Point, asked_points, most_words, read_task
+from services.generator.drafting.touching import touched_units
 from services.generator.drafting.write import OUTLINE, DraftWriter, capital
 from services.generator.provider import MAX_TEXT_BYTES, Revision
 
