@@ -2,10 +2,10 @@
 
 Run: `.venv/bin/python bench/overhead.py [--embedding local|none] [--json]`. A double of the model API, in a process of its
 own, answers each call after 200 ms. A ratio is the median over runs of how long the run took, as its caller sees it, divided
-by how long its model calls had to take. In a run that is answered at once these are 600 ms: five passages graded side by
-side, the answer written, its claims checked. `ratio_N` is measured with N callers, each of which asks again as soon as it
-has its answer; `in_process_ratio_N` is the same workflow, engine, searcher, judge and generator, called directly in this
-process; at each N the two take turns.
+by how long its model calls had to take. In a run that is answered at once these are 600 ms: five passages graded in two calls
+side by side, the answer written, its claims checked. Nothing is remembered from one run to the next (no cache). `ratio_N`
+is measured with N callers, each of which asks again as soon as it has its answer; `in_process_ratio_N` is the same workflow,
+engine, searcher, judge and generator, called directly in this process; at each N the two take turns.
 
 How long the calls had to take comes from the double's journal, so that it stays right for a run that takes another path:
 calls of one kind that follow each other in the journal of a run were asked side by side and count once, with the time that
@@ -52,7 +52,6 @@ from services.generator.providers import open_provider as open_generator
 from services.generator.settings import GeneratorSettings
 from services.judge.assessment import AnswerAssessor
 from services.judge.grading.batch import PassageGrader
-from services.judge.provider import GradedPassage
 from services.judge.providers import open_provider as open_judge
 from services.judge.settings import JudgeSettings
 from services.orchestrator.opening import opened
@@ -64,6 +63,7 @@ from services.orchestrator.workflows.answer.graph import AnswerWorkflow
 from services.orchestrator.workflows.answer.state import AnswerRequest
 from services.orchestrator.workflows.ports import (
     BroadenedQuery,
+    CheckedSegment,
     DraftToReview,
     DraftToRevise,
     GradedAnswer,
@@ -191,7 +191,7 @@ def needed_seconds(calls: Iterable[Call]) -> float:
 @contextlib.asynccontextmanager
 async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
     """The suite as four processes; what is yielded asks the orchestrator."""
-    variables = suite_variables(base_url, embedding)
+    variables = {**suite_variables(base_url, embedding), "ERRATA_CACHE_ENTRIES": "0"}
     async with starting(StackPlan.on_free_ports(folder, variables), lambda name, line: None) as stack:
         await stack.healthy(_HEALTHY_SECONDS)
         await ingest(stack, COLLECTION, [{"id": name, "text": text} for name, text in documents()])
@@ -214,7 +214,12 @@ async def four_services(base_url: str, folder: Path, embedding: EmbeddingProvide
 async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider) -> AsyncIterator[Ask]:
     """The same workflow on the same code in this process; what is yielded starts a run and watches it."""
     metrics = Metrics()
-    at_once = {"ERRATA_LLM_MAX_CONCURRENCY": MODEL_CALLS_AT_ONCE, "OPENAI_BASE_URL": base_url, "ERRATA_LLM_PROVIDER": "openai"}
+    at_once = {
+        "ERRATA_LLM_MAX_CONCURRENCY": MODEL_CALLS_AT_ONCE,
+        "OPENAI_BASE_URL": base_url,
+        "ERRATA_LLM_PROVIDER": "openai",
+        "ERRATA_CACHE_ENTRIES": 0,
+    }
     judge_settings = JudgeSettings.model_validate(at_once)
     embedder = open_embedder(RetrieverSettings.model_validate({"RETRIEVER_EMBEDDING_PROVIDER": embedding}), metrics)
     grading, judge_ready, close_judge = open_judge(judge_settings, metrics)
@@ -229,7 +234,10 @@ async def one_process(base_url: str, folder: Path, embedding: EmbeddingProvider)
     storage = await stack.enter_async_context(opened(keeping, "bench"))
     workflow = AnswerWorkflow(
         DirectRetriever(Searcher(index, embedder)),
-        DirectJudge(PassageGrader(grading, judge_settings.concurrency, metrics), AnswerAssessor(grading, metrics)),
+        DirectJudge(
+            PassageGrader(grading, judge_settings.concurrency, metrics, judge_settings.batch_size),
+            AnswerAssessor(grading, metrics),
+        ),
         DirectGenerator(writing),
         storage.checkpoints,
     )
@@ -283,16 +291,19 @@ class DirectJudge:
         """See the port."""
         async with contextlib.aclosing(self._grader.grade(question, passages)) as results:
             async for item in results:
-                graded = item.result
-                if isinstance(graded, GradedPassage):
-                    yield PassageResult(item.passage_id, graded.grade, graded.model_calls)
-                else:
-                    yield PassageResult(item.passage_id, graded)
+                yield PassageResult(item.passage_id, item.result, item.model_calls)
 
-    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
+    async def grade_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], known: tuple[Claim, ...] = ()
+    ) -> GradedAnswer:
         """See the port."""
-        graded = await self._assessor.assess(question, answer, passages)
+        graded = await self._assessor.assess(question, answer, passages, known)
         return GradedAnswer(graded.grade, graded.model_calls)
+
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+        """See the port."""
+        checked = await self._assessor.check(question, segment, passages)
+        return CheckedSegment(checked.claims, checked.findings, checked.model_calls)
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:
         """See the port."""

@@ -26,11 +26,25 @@ class Judge:
         return self._caller.stream(self._stub.GradePassages, request, timeout)
 
     async def grade_answer(
-        self, question: str, answer: str, passages: Iterable[passage_pb2.Passage], *, timeout: float | None = None
+        self,
+        question: str,
+        answer: str,
+        passages: Iterable[passage_pb2.Passage],
+        *,
+        known_claims: Iterable[grading_pb2.Claim] = (),
+        timeout: float | None = None,
     ) -> pb2.GradeAnswerResponse:
-        """Whether the passages support each claim of the answer."""
-        request = pb2.GradeAnswerRequest(question=question, answer=answer, passages=passages)
+        """Whether the passages support each claim of the answer. known_claims: those that were checked against them before."""
+        request = pb2.GradeAnswerRequest(question=question, answer=answer, passages=passages, known_claims=known_claims)
         reply: pb2.GradeAnswerResponse = await self._caller.unary(self._stub.GradeAnswer, request, timeout)
+        return reply
+
+    async def check_claims(
+        self, question: str, segment: str, passages: Iterable[passage_pb2.Passage], *, timeout: float | None = None
+    ) -> pb2.CheckClaimsResponse:
+        """Whether the passages support each claim of some sentences of an answer, which need not be complete."""
+        request = pb2.CheckClaimsRequest(question=question, segment=segment, passages=passages)
+        reply: pb2.CheckClaimsResponse = await self._caller.unary(self._stub.CheckClaims, request, timeout)
         return reply
 
     async def review_draft(

@@ -6,7 +6,8 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import cache
+from hashlib import blake2b, sha256
 from importlib import resources
 
 _PLACEHOLDER = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
@@ -117,6 +118,29 @@ def new_nonce() -> str:
     return secrets.token_hex(8)
 
 
+def nonce_for(*texts: str) -> str:
+    """64 bits in hexadecimal for the fences around some texts: the same for the same texts as long as this process lives.
+
+    So prompts about equal material begin with equal words, and the provider's own prompt cache applies. It is as safe as one
+    drawn anew: the texts are hashed under a random key that never leaves the process, so that nobody who writes a text can
+    compute it (BLAKE2b as a keyed hash, RFC 7693). Who learns one, from a model that repeats its prompt for example, and writes
+    it into a text, has by that changed the texts and with them the nonce; where the text is not one of these texts, `fence`
+    takes the nonce out of it.
+    """
+    digest = blake2b(key=_process_key(), digest_size=8)
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        # The length stands first, so that ("ab", "c") and ("a", "bc") differ.
+        digest.update(len(encoded).to_bytes(8, "big"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+@cache
+def _process_key() -> bytes:
+    return secrets.token_bytes(32)
+
+
 def fence(label: str, text: str, nonce: str) -> str:
     """Enclose untrusted text so that it can't end its own enclosure.
 
@@ -126,7 +150,7 @@ def fence(label: str, text: str, nonce: str) -> str:
     Args:
         label: what the text is, such as `passage 3`; at most 128 letters, digits, spaces and `_.:/#-`.
         text: anything.
-        nonce: from `new_nonce`, the same for all fences of one call.
+        nonce: from `new_nonce` or `nonce_for`, the same for all fences of one call.
 
     Raises:
         PromptError: when the label or the nonce could itself break a fence.

@@ -10,18 +10,21 @@ from pydantic import AfterValidator, Field
 from errata_kit.bounds import AnswerText, Bounded, Question, UnitScore, first_few, validated
 from errata_kit.drafts import DEFAULT_CRITERIA, DEFAULT_OVERALL_THRESHOLD, Criteria
 from errata_kit.errors import ErrataError
+from errata_kit.grades import Claim
 from errata_kit.passages import Passage, different_ids
 from errata_kit.rpc import convert, convert_drafts
 from errata_kit.rpc.status import to_detail
-from services.judge.assessment import GradedAnswer
+from services.judge.assessment import MOST_CLAIMS, CheckedSegment, GradedAnswer
 from services.judge.grading.batch import PassageResult
-from services.judge.provider import GradedPassage
 from services.judge.review.reviewer import FinishedReview, ReviewTask
 
 _MAX_PASSAGES: Final = 100
 Passages = Annotated[tuple[Passage, ...], Field(min_length=1, max_length=_MAX_PASSAGES), AfterValidator(different_ids)]
 
 PassagesOrNone = Annotated[tuple[Passage, ...], Field(max_length=_MAX_PASSAGES), AfterValidator(different_ids)]
+
+
+KnownClaims = Annotated[tuple[Claim, ...], Field(max_length=MOST_CLAIMS)]
 
 
 class GradePassages(Bounded):
@@ -36,6 +39,15 @@ class GradeAnswer(Bounded):
 
     question: Question
     answer: AnswerText
+    passages: Passages
+    known_claims: KnownClaims = ()
+
+
+class CheckClaims(Bounded):
+    """A checked CheckClaimsRequest."""
+
+    question: Question
+    segment: AnswerText
     passages: Passages
 
 
@@ -56,8 +68,19 @@ def grade_passages_from(message: pb2.GradePassagesRequest) -> GradePassages:
 
 def grade_answer_from(message: pb2.GradeAnswerRequest) -> GradeAnswer:
     """What is to be checked. Raises InvalidFields."""
-    values = {"question": message.question, "answer": message.answer, "passages": _passages(message.passages)}
+    values = {
+        "question": message.question,
+        "answer": message.answer,
+        "passages": _passages(message.passages),
+        "known_claims": [convert.claim_values(claim) for claim in first_few(message.known_claims, MOST_CLAIMS)],
+    }
     return validated(GradeAnswer, values)
+
+
+def check_claims_from(message: pb2.CheckClaimsRequest) -> CheckClaims:
+    """What is to be checked of an answer that is not complete. Raises InvalidFields."""
+    values = {"question": message.question, "segment": message.segment, "passages": _passages(message.passages)}
+    return validated(CheckClaims, values)
 
 
 def review_draft_from(message: pb2.ReviewDraftRequest) -> ReviewTask:
@@ -76,22 +99,26 @@ def review_draft_from(message: pb2.ReviewDraftRequest) -> ReviewTask:
 
 def passage_result_to(result: PassageResult) -> pb2.GradePassagesResponse:
     """One passage's grade or error."""
-    match result.result:
-        case GradedPassage() as graded:
-            return pb2.GradePassagesResponse(
-                passage_id=result.passage_id,
-                grade=convert.grade_to(graded.grade),
-                usage=convert.usage_to(graded.model_calls),
-            )
-        case ErrataError() as error:
-            return pb2.GradePassagesResponse(
-                passage_id=result.passage_id, error=to_detail(error), usage=convert.usage_to(error.model_calls)
-            )
+    reply = pb2.GradePassagesResponse(passage_id=result.passage_id, usage=convert.usage_to(result.model_calls))
+    if isinstance(result.result, ErrataError):
+        reply.error.CopyFrom(to_detail(result.result))
+    else:
+        reply.grade.CopyFrom(convert.grade_to(result.result))
+    return reply
 
 
 def graded_answer_to(graded: GradedAnswer) -> pb2.GradeAnswerResponse:
     """An answer's grade."""
     return pb2.GradeAnswerResponse(grade=convert.answer_grade_to(graded.grade), usage=convert.usage_to(graded.model_calls))
+
+
+def checked_segment_to(checked: CheckedSegment) -> pb2.CheckClaimsResponse:
+    """A segment's claims."""
+    return pb2.CheckClaimsResponse(
+        claims=map(convert.claim_to, checked.claims),
+        findings=map(convert.finding_to, checked.findings),
+        usage=convert.usage_to(checked.model_calls),
+    )
 
 
 def review_to(finished: FinishedReview) -> pb2.ReviewDraftResponse:

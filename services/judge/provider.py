@@ -56,7 +56,7 @@ class Provider(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """By operation ("grade_passage", "check_claims"), what judges beside the model: a version of the prompt or the rules."""
+        """By operation ("grade_passage", "check_claims"), the version of what judges beside the model: prompt or rules."""
         ...
 
     async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> tuple[GradedPassage, ...]:
@@ -68,6 +68,10 @@ class Provider(Protocol):
 
     async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
         """Whether the passages support each claim."""
+        ...
+
+    def evidence_sets(self, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> tuple[tuple[int, ...], ...]:
+        """For each claim, the places of the passages that its verdict rests on, in ascending order. CPU work."""
         ...
 
     async def review_draft(

@@ -8,7 +8,7 @@ from errata.judge.v1 import judge_service_pb2 as pb2
 from errata.judge.v1 import judge_service_pb2_grpc as pb2_grpc
 
 from errata_kit.errors import Reason
-from errata_kit.grades import FindingKind, Verdict
+from errata_kit.grades import FindingKind, InjectionKind, Verdict
 from errata_kit.metrics import Metrics, at_zero
 from errata_kit.rpc.context import Context
 from errata_kit.rpc.server import Service
@@ -43,7 +43,13 @@ class JudgeServicer(pb2_grpc.JudgeServiceServicer):
     async def GradeAnswer(self, request: pb2.GradeAnswerRequest, context: Context) -> pb2.GradeAnswerResponse:  # noqa: N802
         """Check each claim."""
         asked = convert.grade_answer_from(request)
-        return convert.graded_answer_to(await self._assessor.assess(asked.question, asked.answer, asked.passages))
+        graded = await self._assessor.assess(asked.question, asked.answer, asked.passages, asked.known_claims)
+        return convert.graded_answer_to(graded)
+
+    async def CheckClaims(self, request: pb2.CheckClaimsRequest, context: Context) -> pb2.CheckClaimsResponse:  # noqa: N802
+        """Check the claims of a segment."""
+        asked = convert.check_claims_from(request)
+        return convert.checked_segment_to(await self._assessor.check(asked.question, asked.segment, asked.passages))
 
     async def ReviewDraft(self, request: pb2.ReviewDraftRequest, context: Context) -> pb2.ReviewDraftResponse:  # noqa: N802
         """Score a draft by each criterion."""
@@ -55,7 +61,7 @@ async def build(settings: JudgeSettings) -> Service:
     metrics = Metrics()
     provider, ready, close = open_provider(settings, metrics)
     servicer = JudgeServicer(
-        PassageGrader(provider, settings.concurrency, metrics),
+        PassageGrader(provider, settings.concurrency, metrics, settings.batch_size),
         AnswerAssessor(provider, metrics),
         DraftReviewer(provider, metrics),
     )
@@ -64,6 +70,8 @@ async def build(settings: JudgeSettings) -> Service:
     at_zero(metrics.passage_grades, ("relevant", "irrelevant"))
     at_zero(metrics.claims, Verdict)
     at_zero(metrics.guard_findings, FindingKind)
+    at_zero(metrics.injections, InjectionKind)
+    at_zero(metrics.cache_requests, ("passage_grades", "claim_verdicts"), ("hit", "miss"))
     return Service(
         name="judge",
         port=settings.port,

@@ -2,11 +2,12 @@
 
 from pydantic import Field
 
+from errata_kit.caching.settings import CacheSettings
 from errata_kit.llm.settings import ModelSettings
 from errata_kit.settings import ServiceSettings
 
 
-class JudgeSettings(ServiceSettings, ModelSettings):
+class JudgeSettings(ServiceSettings, ModelSettings, CacheSettings):
     """Which model judges, and how much at a time."""
 
     port: int = Field(50053, validation_alias="JUDGE_PORT", ge=0, le=65535)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,15 @@ class InstantJudge:
 
     model = "instant"
 
-    async def grade_passage(self, question: str, passage: Passage) -> GradedPassage:
-        return GradedPassage(PassageGrade(1.0, True, ""))
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> tuple[GradedPassage, ...]:
+        return tuple(GradedPassage(PassageGrade(1.0, True, "")) for _ in passages)
+
+    def evidence_sets(self, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> tuple[tuple[int, ...], ...]:
+        return ((),) * len(claims)
 
     async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
         return CheckedClaims(tuple(CheckedClaim(item.text, item.start, item.end, Verdict.UNSUPPORTED) for item in claims))
@@ -166,6 +173,13 @@ RPCS = [
         lambda: judge_pb2.GradeAnswerRequest(question="q", answer="An answer.", passages=passages(4)),
         {**QUESTION_BROKEN, **ANSWER_BROKEN, **PASSAGES_BROKEN, "passages  ": put(passages=[])},
         {**QUESTION_TAKEN, **PASSAGES_TAKEN, "answer": put(answer=wide(64 * KIB))},
+    ),
+    Rpc(
+        "judge",
+        "CheckClaims",
+        lambda: judge_pb2.CheckClaimsRequest(question="q", segment="A segment.", passages=passages(4)),
+        {**QUESTION_BROKEN, "segment": put(segment=wide(64 * KIB + 1)), **PASSAGES_BROKEN, "passages  ": put(passages=[])},
+        {**QUESTION_TAKEN, **PASSAGES_TAKEN, "segment": put(segment=wide(64 * KIB))},
     ),
     Rpc(
         "judge",

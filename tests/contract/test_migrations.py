@@ -158,7 +158,11 @@ def _run(number: int, run_id: str, state: str) -> dict[str, Any]:
 
 def migrated(before: Rows) -> Rows:
     """What the rows of the first revision become: they belong to the default tenant, and no call was saved."""
-    new = {"runs": {"tenant": "default"}, "principals": {"tenant": "default"}, "model_usage": {"saved": False}}
+    new: dict[str, dict[str, Any]] = {
+        "runs": {"tenant": "default"},
+        "principals": {"tenant": "default"},
+        "model_usage": {"saved": False},
+    }
     return {name: [{**row, **new.get(name, {})} for row in found] for name, found in before.items()}
 
 

@@ -133,7 +133,7 @@ def keeps_its_best(events: list[trace_pb2.TraceEvent]) -> None:
 
 async def test_grades_at_the_same_time_share_one_budget() -> None:
     found = tuple(f"p{number}" for number in range(1, 9))
-    async with on_the_double(found) as suite:
+    async with on_the_double(found, JUDGE_BATCH_SIZE="1") as suite:
         one = end(await trace_of(ask(suite.served, question=QUESTION, top_k=1)))
         grade = next(call for call in one.usage.model_calls if call.operation == "grade_passage")
         most = 3 * (grade.input_tokens + grade.output_tokens)
@@ -185,7 +185,7 @@ async def test_a_budget_is_above_nothing() -> None:
 
 async def test_runs_at_the_same_time_have_budgets_of_their_own() -> None:
     async with on_the_double() as suite:
-        limits = [200, 100_000, 700, 100_000]
+        limits = [200, 100_000, 500, 100_000]
         calls = [trace_of(ask(suite.served, question=QUESTION, max_tokens=most)) for most in limits]
         outcomes = [outcome(events) for events in await asyncio.gather(*calls)]
     assert outcomes == ["BUDGET_EXHAUSTED", "ANSWERED", "BUDGET_EXHAUSTED", "ANSWERED"]

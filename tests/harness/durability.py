@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -41,15 +42,19 @@ _ANSWERS_TO: Final = {
     "p3": "Tidepool will keep the backup of a volume as long as 30 days.",
     "p4": "Tidepool can keep the backup of a volume for long in a second place.",
 }
+# The mark makes its claims those of one run: verdicts on equal ones are not paid twice.
 _BAD_ANSWER: Final = (
-    "Tidepool will keep the backup of a volume as long as 30 days. [1] Zebras dance in the garden every friday. [1]"
+    "Tidepool will keep the backup of a volume as long as 30 days in case {mark}. [1] "
+    "Zebras dance in the garden every friday in case {mark}. [1]"
 )
+_MARK: Final = re.compile(r"\bq[0-9a-f]{10}\b")
 _BAD_DRAFT: Final = "Zebras dance in the garden every friday."
 _OPERATIONS: Final = {
-    "PassageGradeOutput": "grade_passage",
+    "PassageGradesOutput": "grade_passage",
     "BroadenedQueryOutput": "broaden_query",
     "ClaimVerdictsOutput": "check_claims",
     "DraftReviewOutput": "review_draft",
+    "SentenceEditsOutput": "refine_answer",
 }
 
 ANSWER_STEPS: Final = (
@@ -62,8 +67,11 @@ ANSWER_STEPS: Final = (
     "passage_graded",
     "passage_graded",
     "answer_drafted",
+    "claim_checked",
+    "claim_checked",
     "answer_graded",
     "answer_refined",
+    "claim_checked",
     "answer_graded",
     "run_finished",
 )
@@ -120,6 +128,8 @@ class Desk:
         """What the model says."""
         operation = operation_of(request)
         bad = {"generate_answer": _BAD_ANSWER, "write_draft": _BAD_DRAFT}.get(operation)
+        if bad and (named := _MARK.search(request.text)):
+            bad = bad.replace("{mark}", named[0])
         reply = Reply(bad) if bad else respond(request)
         if operation == "generate_answer" and any(mark in request.text for mark in self.long_texts):
             reply = Reply(f"{_ANSWERS_TO['p3'][:-1]}{' and then as long as another day' * 600}. [1]")
@@ -158,8 +168,6 @@ def operation_of(request: ChatRequest) -> str:
     material = material_of(request)
     if material.revises:
         return "revise_draft"
-    if material.answer:
-        return "refine_answer"
     return "write_draft" if material.criteria else "generate_answer"
 
 
@@ -218,7 +226,10 @@ async def cluster(nursery: Nursery, database: Mapping[str, str]) -> AsyncIterato
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ModelServer(default=desk.respond))
         below = {
-            "judge": await stack.enter_async_context(judge(model, timeout_seconds=CALL_SECONDS)),
+            # It remembers verdicts, as it does by default: a run that is taken up does not pay for them again.
+            "judge": await stack.enter_async_context(
+                judge(model, timeout_seconds=CALL_SECONDS, batch_size=1, cache_entries=10_000)
+            ),
             "generator": await stack.enter_async_context(generator(model, timeout_seconds=CALL_SECONDS)),
             "retriever": await stack.enter_async_context(serving(_retriever(library), plain_settings(), lambda _: None)),
         }
@@ -310,9 +321,20 @@ async def decide(stub: Any, run: tuple[str, str], approval: int, seconds: float 
 
 
 def stored_steps(events: Sequence[trace_pb2.TraceEvent]) -> list[str]:
-    """The kinds of the stored events, changes of hands left out."""
-    kinds = [str(event.WhichOneof("payload")) for event in events if event.sequence]
-    return [kind for kind in kinds if kind != "run_resumed"]
+    """The kinds of the stored events, changes of hands left out, and verdicts that a run told again because it had them made
+    again: nothing rests on them.
+    """
+    stored = [event for event in events if event.sequence]
+    kinds: list[str] = []
+    told: set[tuple[int, str]] = set()
+    for event in stored:
+        kind = str(event.WhichOneof("payload"))
+        verdict = (event.claim_checked.refinement, event.claim_checked.claim.text)
+        if kind == "run_resumed" or (kind == "claim_checked" and verdict in told):
+            continue
+        told |= {verdict} if kind == "claim_checked" else set()
+        kinds.append(kind)
+    return kinds
 
 
 def resumptions(events: Sequence[trace_pb2.TraceEvent]) -> list[trace_pb2.TraceEvent]:

@@ -37,13 +37,14 @@ class Material:
     criteria: tuple[tuple[str, str], ...] = ()
     feedback: str = ""
     revises: bool = False
+    sentences: tuple[tuple[str, str], ...] = ()
 
 
 def material_of(request: ChatRequest) -> Material:
     """Read the fences; without a question fence the last message is the question."""
     question = answer = feedback = ""
     revises = False
-    numbered: dict[str, list[tuple[str, str]]] = {"passage": [], "claim": [], "criterion": []}
+    numbered: dict[str, list[tuple[str, str]]] = {"passage": [], "claim": [], "criterion": [], "sentence": []}
     for label, _, text in _FENCE.findall(request.text):
         kind, _, rest = label.strip().partition(" ")
         kind = kind.lower()
@@ -60,7 +61,14 @@ def material_of(request: ChatRequest) -> Material:
         question = request.messages[-1].content
     numbers = {kind: tuple(found) for kind, found in numbered.items()}
     return Material(
-        question, numbers["passage"], answer, numbers["claim"], numbers["criterion"], feedback=feedback, revises=revises
+        question,
+        numbers["passage"],
+        answer,
+        numbers["claim"],
+        numbers["criterion"],
+        feedback=feedback,
+        revises=revises,
+        sentences=numbers["sentence"],
     )
 
 
@@ -97,8 +105,16 @@ def _share(of: str, within: str) -> float:
 
 
 def _passage_grade(material: Material) -> Mapping[str, Any]:
-    text = " ".join(text for _, text in material.passages)
-    share = _share(material.question, text)
+    # A prompt with several passages wants one grade each, by number; what asks about a single one finds the grade at the top.
+    whole = " ".join(text for _, text in material.passages)
+    return {
+        **_grade_of(material.question, whole),
+        "grades": [{"number": _as_number(label), **_grade_of(material.question, text)} for label, text in material.passages],
+    }
+
+
+def _grade_of(question: str, text: str) -> dict[str, Any]:
+    share = _share(question, text)
     relevant = share >= _RELEVANT
     score = round(0.5 + 0.5 * share if relevant else 0.6 * share, 3)
     reason = f"The passage covers {share:.0%} of the question's words."
@@ -165,6 +181,18 @@ def _answer_grade(material: Material) -> Mapping[str, Any]:
     }
 
 
+def _edits(material: Material) -> Mapping[str, Any]:
+    """For each failing sentence the passages' nearest one that the answer lacks, when they share enough; else none."""
+    edits, used = [], set[str]()
+    for number, told in material.sentences:
+        failing = told.partition("\n")[0]
+        share, passage_id, sentence = _best_source(failing, material.passages)
+        fits = share >= _RELEVANT and sentence not in material.answer and sentence not in used and sentence not in failing
+        used.add(sentence)
+        edits.append({"number": _as_number(number), "replacement": f"{sentence} [{passage_id}]" if fits else ""})
+    return {"edits": edits}
+
+
 def _broader_query(material: Material) -> Mapping[str, Any]:
     plain = re.sub(r"\bv?\d+(\.\d+)*\b", " ", material.question)
     words = plain.rstrip("?").split()
@@ -194,6 +222,7 @@ def _review(material: Material) -> Mapping[str, Any]:
 
 
 _CANDIDATES: Sequence[tuple[tuple[str, ...], Candidate]] = (
+    (("edit",), _edits),
     (("passage", "relevance"), _passage_grade),
     (("broad", "query"), _broader_query),
     (("review", "criteria"), _review),

@@ -68,8 +68,8 @@ class Served:
 
 
 def judge(model: ModelServer | None = None, **settings: Any) -> contextlib.AbstractAsyncContextManager[Served]:
-    """The judge, with the openai provider when there is a model server, else offline."""
-    chosen = JudgeSettings(**_provider(model, settings))
+    """The judge, with the openai provider when there is a model server, else offline. It remembers nothing unless told to."""
+    chosen = JudgeSettings(**_provider(model, {"cache_entries": 0, **settings}))
     return _built(lambda: judge_server.build(chosen), chosen, judge_grpc.JudgeServiceStub)
 
 

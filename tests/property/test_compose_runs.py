@@ -17,6 +17,7 @@ from services.orchestrator.workflows.compose.graph import ComposeWorkflow
 from services.orchestrator.workflows.compose.state import ComposeRequest, ComposeSettings
 from services.orchestrator.workflows.ports import (
     BroadenedQuery,
+    CheckedSegment,
     DraftToReview,
     DraftToRevise,
     GradedAnswer,
@@ -53,7 +54,13 @@ class Services:
             self.script.graded_ids.append(f"{question}: {passage.passage_id}")
             yield PassageResult(passage.passage_id, PassageGrade(self.script.draw(SCORES), True, "drawn"))
 
-    async def grade_answer(self, question: str, answer: str, passages: tuple[Passage, ...]) -> GradedAnswer:
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+        raise AssertionError("no part of this workflow")
+
+    async def grade_answer(
+        self, question: str, answer: str, passages: tuple[Passage, ...], known: tuple[Claim, ...] = ()
+    ) -> GradedAnswer:
+        assert not known
         assert passages
         self.script.asked(question)
         verdicts = self.script.draw(st.lists(st.sampled_from(Verdict), max_size=2))

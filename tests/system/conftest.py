@@ -74,6 +74,7 @@ def model_suite(background: Background, tmp_path_factory: pytest.TempPathFactory
     try:
         variables = {
             "ERRATA_LLM_PROVIDER": "openai",
+            "ERRATA_CACHE_ENTRIES": "0",
             "RETRIEVER_EMBEDDING_PROVIDER": "openai",
             "OPENAI_BASE_URL": server.base_url,
             "ERRATA_DRAIN_PAUSE_SECONDS": "1.0",

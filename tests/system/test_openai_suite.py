@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("models")]
 QUESTION = "How long is a backup kept?"
 # What the double sees of each operation. Its chat rules can tell a stream and a schema.
 HANGING = {
-    "grade_passage": Rule(Reply(fault=Fault.HANG), name="hang", schema="PassageGradeOutput"),
+    "grade_passage": Rule(Reply(fault=Fault.HANG), name="hang", schema="PassageGradesOutput"),
     "check_claims": Rule(Reply(fault=Fault.HANG), name="hang", schema="ClaimVerdictsOutput"),
     "generate_answer": Rule(Reply(fault=Fault.HANG), name="hang", stream=True),
     "generate_answer, amid the text": Rule(
@@ -62,7 +63,8 @@ def test_a_run_goes_through_the_model_and_says_what_it_cost(model_suite: ModelSu
     calls = finished["usage"]["model_calls"]
     operations = [call["operation"] for call in calls]
     graded = sum("passage_graded" in event for event in events)
-    assert sorted(operations) == sorted(["grade_passage"] * graded + ["generate_answer", "check_claims"])
+    # Three passages in a call, at most (JUDGE_BATCH_SIZE).
+    assert sorted(operations) == sorted(["grade_passage"] * math.ceil(graded / 3) + ["generate_answer", "check_claims"])
     for call in calls:
         assert call["model"] == ("gpt-4o" if call["operation"] == "generate_answer" else "gpt-4o-mini")
         assert int(call["cost_micros"]) > 0
@@ -103,7 +105,7 @@ def test_a_draft_with_an_invented_option_is_corrected_through_the_model(
 def test_a_model_that_fails_is_a_failure_and_no_refusal(
     model_suite: ModelSuite, rules: Callable[..., None], status: int
 ) -> None:
-    rules(Rule(Reply(status=status), name="fault", schema="PassageGradeOutput"))
+    rules(Rule(Reply(status=status), name="fault", schema="PassageGradesOutput"))
     done = model_suite.suite.errata("ask", QUESTION, "--collection", model_suite.collection, "--json")
     assert done.code == 1, done.out + done.err
     events = [json.loads(line) for line in done.out.splitlines()]

@@ -64,8 +64,8 @@ class Point:
 
 
 _POINTS = [
-    *(Point("answer", sequence) for sequence in (1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13)),
-    *(Point("answer", sequence, before=True) for sequence in (5, 13)),
+    *(Point("answer", sequence) for sequence in (1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16)),
+    *(Point("answer", sequence, before=True) for sequence in (5, 10, 16)),
     *(Point("compose", sequence) for sequence in (1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 16, 19, 20)),
     *(Point("compose", sequence, before=True) for sequence in (7, 20)),
     Point("answer", hold=Hold("search")),

@@ -41,19 +41,30 @@ def with_checked_evidence(claims: Iterable[CheckedClaim], passages: Mapping[str,
     `passages` is keyed by passage id; evidence from an unknown passage is dropped like a quote that is not
     there.
     """
-    return tuple(_checked(claim, passages) for claim in claims)
+    # Folded once each, and only those that are quoted.
+    folded: dict[str, FoldedText] = {}
+    return tuple(_checked(claim, passages, folded) for claim in claims)
 
 
-def _checked(claim: CheckedClaim, passages: Mapping[str, Passage]) -> CheckedClaim:
+def _checked(claim: CheckedClaim, passages: Mapping[str, Passage], folded: dict[str, FoldedText]) -> CheckedClaim:
     kept: list[Quote] = []
     for item in claim.evidence:
         passage = passages.get(item.passage_id)
-        quote = check_evidence(item.quote, passage) if passage is not None else None
+        if passage is None:
+            continue
+        if item.passage_id not in folded:
+            folded[item.passage_id] = fold_with_origin(passage.text)
+        quote = quoted_words(item.quote, passage.text, folded[item.passage_id])
         if quote is not None:
             kept.append(Quote(item.passage_id, quote))
     checked = replace(claim, evidence=tuple(kept))
     if claim.verdict is not Verdict.SUPPORTED or kept:
         return checked
-    why = "The evidence given for it is not in the passages." if claim.evidence else "No evidence was given for it."
+    return without_evidence(checked, given=bool(claim.evidence))
+
+
+def without_evidence(claim: CheckedClaim, *, given: bool) -> CheckedClaim:
+    """Return a claim of which no evidence is left as UNSUPPORTED. given: whether there was any before it was looked up."""
+    why = "The evidence given for it is not in the passages." if given else "No evidence was given for it."
     support = None if claim.support is None else 0.0
-    return replace(checked, verdict=Verdict.UNSUPPORTED, support=support, explanation=why)
+    return replace(claim, verdict=Verdict.UNSUPPORTED, support=support, explanation=why)

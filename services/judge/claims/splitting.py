@@ -8,6 +8,7 @@ from errata_kit.text.sentences import Kind, split_sentences
 from services.judge.claims.phrases import ABSTENTION, ANSWER_WORD, COURTESY, COURTESY_WORDS, LEAD_IN, TURN
 
 _CITATION: Final = re.compile(r"[ \t]?\[\d{1,3}(?:[ ]?[,–-][ ]?\d{1,3}){0,9}\]")
+_CITED: Final = re.compile(r"(\d{1,3})(?:[ ]?[–-][ ]?(\d{1,3}))?")
 _MARKUP: Final = re.compile(r"\*{1,3}|(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?!\w)|~~|^>[ \t]?", re.MULTILINE)
 
 
@@ -16,13 +17,14 @@ class ClaimText:
     """One checkable statement.
 
     `answer[start:end]` is where it stands (half-open *character* offsets); `text` is the same words without
-    citations and emphasis marks.
+    citations and emphasis marks. `cited` are the numbers of those citations, in ascending order.
     """
 
     text: str
     start: int
     end: int
     kind: Kind
+    cited: tuple[int, ...] = ()
 
 
 def split_claims(answer: str) -> tuple[ClaimText, ...]:
@@ -42,7 +44,7 @@ def split_claims(answer: str) -> tuple[ClaimText, ...]:
         start += abstention_end(unit.text)
         text = plain_text(answer[start : unit.end])
         if _states_something(text, unit.kind):
-            claims.append(ClaimText(text, start, unit.end, unit.kind))
+            claims.append(ClaimText(text, start, unit.end, unit.kind, cited_in(answer[start : unit.end])))
     return _without_bare_answer_words(claims)
 
 
@@ -55,6 +57,15 @@ def _without_bare_answer_words(claims: list[ClaimText]) -> tuple[ClaimText, ...]
 def plain_text(text: str) -> str:
     """Return `text` without inline citations and Markdown emphasis."""
     return _MARKUP.sub("", _CITATION.sub("", text)).strip()
+
+
+def cited_in(text: str) -> tuple[int, ...]:
+    """Return the numbers that the citations of `text` name, in ascending order: 1, 3, 4 and 5 for "[1] [3-5]"."""
+    numbers: set[int] = set()
+    for mark in _CITATION.findall(text):
+        for first, last in _CITED.findall(mark):
+            numbers.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(numbers))
 
 
 def bare_statement(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Compare the details of an answer with those of the passages."""
+"""Compare the details of an answer with those of the passages, and its sentences with the nearest ones of theirs."""
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -10,11 +10,15 @@ from errata_kit.passages import Passage
 from errata_kit.text.matching import fold, occurs
 from errata_kit.text.sentences import Sentence, split_sentences
 from errata_kit.text.terms import content_terms
-from services.judge.claims.splitting import abstention_end, plain_text
+from services.judge.claims.splitting import abstention_end, bare_statement, plain_text
 from services.judge.claims.verdicts import Finding
 from services.judge.guard.details import Detail, details, squeezed
+from services.judge.guard.disagreement import disagreements
+from services.judge.guard.nearest import SourceSentences
 from services.judge.guard.quantities import Quantities
 
+MOST_FINDINGS: Final = 500
+"""Details after which no more are looked up: each costs a look through all passages. No report shows as many."""
 _NAMES: Final = {
     "code": "the code",
     "url": "the address",
@@ -39,18 +43,24 @@ _PIECE: Final = re.compile(r"[^\s\"'()\[\]{}=,;|<>$]+")
 _LONG_QUOTE: Final = 5
 # Words of its own that a sentence may add and still merely repeat the question.
 _REPEATING_WORDS: Final = 1
+# Characters below which a sentence is too little to be held against others.
+_SHORTEST_STATEMENT: Final = 12
 
 
 def find_ungrounded(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Finding, ...]:
-    """Return the details of `answer` that no passage has, in the answer's order.
+    """Return the details of `answer` that no passage has, or that its nearest source sentences say otherwise, in order.
 
-    Details are numbers (with units), versions, dates, names with underscores, inner capitals or dots, flags,
-    environment variables, paths, addresses, code and quoted words. Compared without case, grouping and
-    typography. Not findings: citations, list markers, what stands in a statement that the documents do not
-    know it, and words of the question in a sentence that only repeats it. A name that is in the question
-    alone is a finding once more is said.
+    Details are numbers (with units; also in words), versions, dates, names with underscores, inner capitals or
+    dots, flags, environment variables, paths, addresses, code and quoted words. Compared without case,
+    grouping and typography: 1,000 is one thousand, 60 s a minute, `maxRetries` `max_retries`. A detail that
+    stands somewhere is still a finding where a nearly equal sentence has another in its place, and so is a
+    negation or an opposite word ("negation") that turns such a sentence round. Not findings: citations, list
+    markers, what stands in a statement that the documents do not know it, and words of the question in a
+    sentence that only repeats it. A name that is in the question alone is a finding once more is said.
+    At most `MOST_FINDINGS` details that are nowhere are returned. Deterministic.
     """
-    known = _Known([part for p in passages for part in (p.title, *p.heading_path, p.text)])
+    parts = [part for p in passages for part in (p.title, *p.heading_path, p.text)]
+    known = _Known(parts)
     asked = _Known([question])
     units = split_sentences(answer)
     found: list[Finding] = []
@@ -62,7 +72,28 @@ def find_ungrounded(answer: str, question: str, passages: Sequence[Passage]) -> 
         if unit is not None and _excused(detail, unit, question, asked, answer):
             continue
         found.append(Finding(_kind(detail), detail.text, detail.start, detail.end, why))
+        if len(found) == MOST_FINDINGS:
+            break
+    found.extend(_otherwise(answer, units, found, parts))
     return tuple(sorted(found, key=lambda finding: finding.start))
+
+
+def _otherwise(answer: str, units: Sequence[Sentence], found: Sequence[Finding], parts: Sequence[str]) -> Iterator[Finding]:
+    """Yield what sentences of `answer` say otherwise than the nearest ones of `parts`, but for what was `found` already."""
+    source: SourceSentences | None = None
+    taken = bytearray(len(answer))
+    for finding in found:
+        taken[finding.start : finding.end] = b"\x01" * (finding.end - finding.start)
+    for unit in units:
+        said = bare_statement(unit.text[abstention_end(unit.text) :])
+        if unit.kind in ("code", "heading") or said.endswith(("?", ":")) or len(said) < _SHORTEST_STATEMENT:
+            continue
+        source = source or SourceSentences(parts)
+        offset = unit.end - len(said)
+        for one in () if source.has(said) else disagreements(source.nearest(said)):
+            start, end = offset + one.start, offset + one.end
+            if not any(taken[start:end]):
+                yield Finding(one.kind, answer[start:end], start, end, one.why)
 
 
 class _Known:
@@ -99,7 +130,7 @@ class _Known:
     def explain_missing(self, detail: Detail, text: str) -> str | None:
         """Return why `detail` of `text` is ungrounded, or None when the passages have it."""
         if detail.kind == "number":
-            return self._quantities.explain_missing(text, detail.start, detail.end)
+            return self._quantities.explain_missing(text, detail.key, detail.start, detail.end)
         if self._has(detail):
             return None
         if detail.kind == "code" and (missing := self._missing_piece(detail.text)) != detail.text:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from errata_kit.text.terms import STOP_WORDS
+from services.judge.guard.numerals import plain_digits, spelled_numbers
+from services.judge.guard.quantities import unit_after
 
 _MONTHS_TEXT: Final = "january february march april may june july august september october november december"
 _MONTHS: Final = tuple(_MONTHS_TEXT.split())
@@ -31,7 +33,7 @@ _PASCAL: Final = r"[A-Z][a-z0-9]{1,40}(?:[A-Z][a-z0-9]{1,40}){1,8}"
 # In this order: what an earlier pattern took is not looked at again. Every repeat is bounded or its classes
 # are disjoint.
 _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("code", re.compile(r"(?<!`)`{1,2}(?P<inner>[^`\s](?:[^`\n]{0,300}[^`\s])?)`{1,2}(?!`)")),
+    ("code", re.compile(r"(?<!`)`{1,3}(?P<inner>[^`\s](?:[^`\n]{0,300}[^`\s])?)`{1,3}(?!`)")),
     ("url", re.compile(_SCHEME + r"://[^\s<>\"'`)\]}]{1,500}", re.I)),
     ("email", re.compile(r"(?<![\w.+\-])[\w.+\-]{1,64}@[\w\-]{1,63}(?:\.[\w\-]{1,63}){1,5}")),
     ("quote", re.compile(r"[\"“](?P<inner>[^\"“”\n]{2,200})[\"”]")),
@@ -87,6 +89,11 @@ def details(text: str) -> Iterator[Detail]:
             if detail is not None:
                 taken[detail.start : detail.end] = b"\x01" * (detail.end - detail.start)
                 yield detail
+    for spelled in spelled_numbers(text):
+        # Up to ten, people count what a text only lists: "in two ways".
+        counts = len(spelled.value) > 1 and spelled.value != "10"
+        if (counts or unit_after(text, spelled.end)) and not any(taken[spelled.start : spelled.end]):
+            yield Detail("number", text[spelled.start : spelled.end], spelled.value, spelled.start, spelled.end)
 
 
 def _inline_marks(text: str) -> Iterator[tuple[int, int]]:
@@ -137,14 +144,6 @@ def date_key(text: str) -> str:
     return f"{year[0]}-{month:02d}" + (f"-{int(day[0]):02d}" if day else "")
 
 
-def number_key(text: str) -> str:
-    """Return the number without grouping and idle zeros: "1,000.50" is "1000.5"."""
-    plain = text.replace(",", "")
-    if "." in plain:
-        plain = plain.rstrip("0").rstrip(".")
-    return plain.lstrip("0") or "0"
-
-
 def _version_key(text: str) -> str:
     return text.lower().lstrip("v")
 
@@ -156,7 +155,7 @@ def _same(text: str) -> str:
 _SPELLED: Final = ("url", "path", "flag", "email", "quote", "code")
 _KEYS: Final[Mapping[str, Callable[[str], str]]] = {
     "date": date_key,
-    "number": number_key,
+    "number": plain_digits,
     "version": _version_key,
     **dict.fromkeys(_SPELLED, _same),
 }

@@ -1,6 +1,7 @@
 """What the metrics count, and what they must never hold."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -171,8 +172,15 @@ class Refusing:
 
     model = "none"
 
-    async def grade_passage(self, question: str, passage: Passage) -> GradedPassage:
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    async def grade_passages(self, question: str, passages: tuple[Passage, ...]) -> tuple[GradedPassage, ...]:
         raise ModelUnavailable
+
+    def evidence_sets(self, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> tuple[tuple[int, ...], ...]:
+        return ((),) * len(claims)
 
     async def check_claims(self, question: str, claims: tuple[ClaimText, ...], passages: tuple[Passage, ...]) -> CheckedClaims:
         # Fewer verdicts than claims: the judge itself finds that out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata_kit.llm.prompts import PromptError, PromptLibrary, fence, new_nonce, parse_prompt
+from errata_kit.llm.prompts import PromptError, PromptLibrary, fence, new_nonce, nonce_for, parse_prompt
 from tests.harness.model_responder import material_of
 from tests.harness.model_rules import ChatRequest, Message
 
 TEXT = "# System\nYou judge.\n\n# User\nQuestion: ${question}\nCosts $5, $${question}.\n"
+ROOT = Path(__file__).parents[3]
 NONCE = "00ff00ff00ff00ff"
 
 
@@ -64,6 +66,29 @@ def test_a_library_reads_the_folder_of_a_package(tmp_path: Path, monkeypatch: py
 
 def test_nonces_differ() -> None:
     assert len({new_nonce() for _ in range(1000)}) == 1000
+
+
+TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
+
+
+@given(TEXTS, TEXTS)
+def test_equal_material_has_equal_nonces_and_other_material_has_others(some: tuple[str, ...], others: tuple[str, ...]) -> None:
+    nonce = nonce_for(*some)
+    assert len(nonce) == 16 and int(nonce, 16) >= 0
+    assert (nonce_for(*others) == nonce) is (some == others)
+    assert fence("passage 1", "text", nonce).endswith(f"{nonce}>>>")
+
+
+def test_where_one_text_ends_and_the_next_begins_makes_a_difference() -> None:
+    assert len({nonce_for("ab", "c"), nonce_for("a", "bc"), nonce_for("abc"), nonce_for("abc", "")}) == 4
+    assert nonce_for("half a pair: \ud800") != nonce_for("half a pair: ")
+
+
+def test_another_process_has_other_nonces() -> None:
+    """What one process gives away opens no fence of another; so the key is not in the program."""
+    program = "from errata_kit.llm.prompts import nonce_for; print(nonce_for('a', 'b'))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT)
+    assert len(run.stdout.strip()) == 16 and run.stdout.strip() != nonce_for("a", "b")
 
 
 @pytest.mark.parametrize("label", ["", "a>>>", "a | b", "a\nb", "x" * 129])
