@@ -1,6 +1,10 @@
-"""How well the offline judge tells faithful answers from unfaithful ones.
+"""How well the offline judge tells faithful answers from unfaithful ones, and what its guard finds.
 
-Run: `.venv/bin/python bench/judge.py [--data FILE] [--json]`.
+Run: `.venv/bin/python bench/judge.py [--data FILE] [--pages DIR] [--no-guard] [--json]`.
+
+`perturbations_found` is the share of supported sentences with one detail changed in which the guard finds something, and
+`false_findings` the share of supported sentences, as they stand or in another writing, in which it finds something too. Both
+are of documents that the guard was never tuned on; `bench/perturbations.py` and `bench/supported.py` say how they are made.
 
 `auroc` ranks by faithfulness_score. `balanced_accuracy` is at the product's release decision: score at or
 above 0.80, no contradicted claim, no guard finding. A row is faithful when the mean of its ratings is 3 or
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.figures import MTRAG, Figure, Progress, arguments, print_figures, read_rows, require
+from bench.guard import measure_guard
 from errata_kit.encoding import Encoder
 from errata_kit.passages import Passage
 from services.judge.claims.offline import OfflineChecker
@@ -24,7 +29,8 @@ from services.judge.guard import find_ungrounded, lower
 
 FAITHFUL_FROM: Final = 3.0
 RELEASE_SCORE: Final = 0.80
-AUROC_AT_LEAST: Final = 0.90
+AUROC_AT_LEAST: Final = 0.92
+PAGES: Final = MTRAG.parent / "docs_milvus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +47,12 @@ class Row:
 def main() -> int:
     """Print the figures."""
     parser = arguments("Measure the offline faithfulness judge.", MTRAG / "faithfulness.jsonl")
+    parser.add_argument("--pages", type=Path, default=PAGES, metavar="DIR", help="Markdown pages; default: %(default)s")
+    parser.add_argument("--no-guard", action="store_true", help="leave out the figures of the guard alone")
     parser.add_argument("--no-encoder", action="store_true", help="words only, without sentence vectors")
     options = parser.parse_args()
-    require((options.data,))
+    guard_data = () if options.no_guard else (options.pages / "LICENSE", options.data.parent / "corpus.jsonl")
+    require((options.data, *guard_data))
     rows = load(options.data)
     checker = OfflineChecker(None if options.no_encoder else _encoder())
     progress = Progress("answers graded", len(rows))
@@ -54,7 +63,8 @@ def main() -> int:
         progress.advance()
     seconds = time.perf_counter() - started
     figures = measure(rows, grades)
-    print_figures([*figures, Figure("seconds", seconds), Figure("rows", len(rows))], options.json)
+    guard = [] if options.no_guard else measure_guard(options.pages, options.data.parent)
+    print_figures([*guard, *figures, Figure("seconds", seconds), Figure("rows", len(rows))], options.json)
     return 0
 
 

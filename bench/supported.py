@@ -21,15 +21,18 @@ from bench.figures import read_rows
 from errata_kit.passages import Passage
 from errata_kit.text.sentences import split_sentences
 from services.retriever.chunking import Chunker
-from services.retriever.documents import SourceDocument
+from services.retriever.documents import SourceDocument, read_document
 from services.retriever.tenancy import CollectionRef
 
 BEST_RATING: Final = 4
+_TURNS: Final = ("page", "corpus", "page", "answer", "page", "corpus")
 _WORDS: Final = range(6, 46)
 _OTHERS: Final = (2, 4)
 _FEWEST_PIECES: Final = 3
 # A unit with these is a picture, a template's variable or HTML, which no answer repeats.
 _NOT_PROSE: Final = re.compile(r"!\[|\{\{|<[a-z/!]|^\W*\||::|^#")
+# "…: 2." has run into the marker of the next list item.
+_CUT_OFF: Final = re.compile(r"(?:^|\W)\d{1,2}\.$|\\n")
 _PIECE_OF: Final = re.compile(r"(?P<document>.+?)[-_]\d+-\d+(?:-\d+-\d+)?")
 _SAYS_NOTHING: Final = re.compile(
     r"^(?:I |Sorry|Yes[.!]|No[.!]|Unfortunately)|\b(?:documents?|passages?|context|information)\b[^.]{0,40}"
@@ -61,7 +64,17 @@ def supported_sentences(pages: Path, mtrag: Path) -> list[Supported]:
     """Return the sentences of all three origins, in an order that only depends on their words."""
     found = [*_of_pages(pages), *_of_corpus(mtrag / "corpus.jsonl"), *_of_answers(mtrag / "faithfulness.jsonl")]
     unique = {(sentence.document, sentence.text): sentence for sentence in found}
-    return sorted(unique.values(), key=lambda s: hashlib.sha256(f"{s.document}\0{s.text}".encode()).digest())
+    shuffled = sorted(unique.values(), key=lambda s: hashlib.sha256(f"{s.document}\0{s.text}".encode()).digest())
+    return _interleaved(shuffled)
+
+
+def _interleaved(sentences: Sequence[Supported]) -> list[Supported]:
+    """Return the sentences so that the origins take turns, since there are many more of pages than of answers."""
+    waiting = {origin: iter([s for s in sentences if s.origin == origin]) for origin in _TURNS}
+    order: list[Supported] = []
+    while len(order) < len(sentences):
+        order.extend(s for origin in _TURNS if (s := next(waiting[origin], None)) is not None)
+    return order
 
 
 def _of_pages(folder: Path) -> Iterator[Supported]:
@@ -69,7 +82,7 @@ def _of_pages(folder: Path) -> Iterator[Supported]:
     chunker = Chunker()
     for path in sorted(folder.rglob("*.md")):
         name = str(path.relative_to(folder))
-        page = SourceDocument(document_id=name, text=path.read_text(encoding="utf-8")).prepared()
+        page = read_document(SourceDocument(name, path.read_bytes()))
         chunks = chunker.chunk(collection, page)
         yield from _of_pieces(name, [Passage(c.chunk_id, c.text, page.title, c.heading_path) for c in chunks], "page")
 
@@ -114,19 +127,22 @@ def _sentences(text: str) -> Iterator[str]:
     for unit in split_sentences(text):
         whole = unit.text.endswith((".", ".)", '."')) and (unit.text[0].isupper() or unit.text[0] in "`*\"'")
         prose = unit.kind in ("prose", "list") and not _NOT_PROSE.search(unit.text)
-        if prose and whole and len(unit.text.split()) in _WORDS:
+        if prose and whole and not _CUT_OFF.search(unit.text) and len(unit.text.split()) in _WORDS:
             yield " ".join(unit.text.split())
 
 
 # --- the same thing in another writing --------------------------------------------------------------------------------
 
-_SMALL: Final = (
+_SMALL_TEXT: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
     "nineteen"
-).split()
-_TENS: Final = "zero ten twenty thirty forty fifty sixty seventy eighty ninety".split()
+)
+_SMALL: Final = _SMALL_TEXT.split()
+_TENS_TEXT: Final = "zero ten twenty thirty forty fifty sixty seventy eighty ninety"
+_TENS: Final = _TENS_TEXT.split()
 _SCALES: Final = ((10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
 _IN_CODE: Final = re.compile(r"`[^`]*`|\]\([^)]*\)|https?://\S+|\S*[/_=@]\S*|\[[^\]]*\]")
+_ADDRESS: Final = re.compile(r"\]\([^)]*\)|https?://\S+")
 _NUMBER: Final = re.compile(r"(?<![\w.,:/#$€£+\-–])(?:\d{1,3}(?:,\d{3})+|\d{1,12})(?![\w/:°\-–]|[.,]\d|%)")
 _NUMBER_WORD: Final = re.compile(rf"\b(?:{'|'.join(_SMALL[2:])})\b(?![\-–])", re.I)
 _UNIT_NAMES: Final = (
@@ -139,18 +155,26 @@ _UNIT_NAMES: Final = (
     ("MB", "megabytes"),
     ("GB", "gigabytes"),
 )
-_MONTHS: Final = (
-    "January February March April May June July August September October November December"
-).split()
+_MONTHS_TEXT: Final = "January February March April May June July August September October November December"
+_MONTHS: Final = _MONTHS_TEXT.split()
 _LONG_DATE: Final = re.compile(rf"\b({'|'.join(_MONTHS)}) (\d{{1,2}}), (\d{{4}})\b")
 _SNAKE: Final = re.compile(r"(?<![\w./`\-])(`?)([a-z]{2,}[a-z0-9]*(?:_[a-z][a-z0-9]+)+)(`?)(?![\w./=(\-])")
 _CAMEL: Final = re.compile(r"(?<![\w./\-])(`?)((?:[A-Z]?[a-z]{2,})(?:[A-Z][a-z]{2,})+)(`?)(?![\w./=(\-])")
-_SUBORDINATE: Final = re.compile(r"((?:When|If|After|Before|Once|While|Although|To)\b[^,.;:`()]{8,120}), ([a-z][^;:]{12,300}\w)\.")
+_SUBORDINATE: Final = re.compile(
+    r"((?:When|If|After|Before|Once|While|Although|To)\b[^,.;:`()]{8,120}), ([a-z][^;:]{12,300}\w)\."
+)
 _ADVERB: Final = re.compile(
     r" (?:also|just|then|quite|easily|usually|typically|generally|automatically|simply|quickly|directly|currently|often"
-    r"|efficiently|properly|seamlessly|mainly|primarily|originally|widely|significantly|successfully|effectively)\b(?! the same| as)"
+    r"|efficiently|properly|seamlessly|mainly|primarily|originally|widely|significantly|successfully|effectively)\b"
+    r"(?! the same| as)"
 )
-_CONTRACTIONS: Final = (("do not", "don't"), ("does not", "doesn't"), ("is not", "isn't"), ("are not", "aren't"), ("cannot", "can't"))
+_CONTRACTIONS: Final = (
+    ("do not", "don't"),
+    ("does not", "doesn't"),
+    ("is not", "isn't"),
+    ("are not", "aren't"),
+    ("cannot", "can't"),
+)
 _LEADS: Final = (
     "According to the documentation, ",
     "As the documents say, ",
@@ -223,8 +247,11 @@ def _unit_rewritten(text: str, chance: random.Random) -> str | None:
     for short, long in _UNIT_NAMES:
         for had, new in ((short, f" {long}"), (long, short if short == "%" else f" {short}")):
             edge = "" if had == "%" else r"\b"
-            if match := re.search(rf"(?<=\d) ?{had}{edge}(?![/\w])", text):
-                return _replaced(text, match, new)
+            # "1990s" is a decade.
+            pattern = re.compile(rf"(?<![\w.,])\d[\d,.]*(?<![12]\d\d0) ?{had}{edge}(?![/\w])")
+            if matches := prose_matches(pattern, text):
+                digits = matches[0][0].removesuffix(had).rstrip()
+                return _replaced(text, matches[0], digits + new)
     return None
 
 
@@ -237,9 +264,9 @@ def _date_rewritten(text: str, chance: random.Random) -> str | None:
 
 
 def _recased(text: str, chance: random.Random) -> str | None:
-    if match := _SNAKE.search(text):
+    if match := _outside_addresses(_SNAKE, text):
         parts = match[2].split("_")
-    elif match := _CAMEL.search(text):
+    elif match := _outside_addresses(_CAMEL, text):
         parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+", match[2])]
     else:
         return None
@@ -247,6 +274,11 @@ def _recased(text: str, chance: random.Random) -> str | None:
     ways = ["_".join(parts), "_".join(parts).upper(), joined, joined[0].lower() + joined[1:], "-".join(parts)]
     new = chance.choice([way for way in ways if way != match[2]])
     return _replaced(text, match, f"{match[1]}{new}{match[3]}")
+
+
+def _outside_addresses(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    closed = [match.span() for match in _ADDRESS.finditer(text)]
+    return next((m for m in pattern.finditer(text) if not any(a < m.end() and m.start() < b for a, b in closed)), None)
 
 
 def _contracted(text: str, chance: random.Random) -> str | None:
@@ -257,10 +289,11 @@ def _contracted(text: str, chance: random.Random) -> str | None:
     return None
 
 
-_FIRST_WORDS: Final = frozenset(
+_FIRST_WORDS_TEXT: Final = (
     "the a an this that these those it its in on for to by with when if after before once you your we they there each all some "
-    "many most as at from while although use set run make see".split()
+    "many most as at from while although use set run make see"
 )
+_FIRST_WORDS: Final = frozenset(_FIRST_WORDS_TEXT.split())
 _REWRITINGS: Final[Mapping[str, Callable[[str, random.Random], str | None]]] = {
     "as_it_stands": lambda text, chance: text,
     "cited": lambda text, chance: f"{text} [{chance.randint(1, 5)}]",

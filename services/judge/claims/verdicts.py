@@ -35,10 +35,10 @@ class CheckedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A checkable detail of an answer that no passage has.
+    """A checkable detail of an answer that no passage has, or of which the nearest sentence says otherwise.
 
-    `kind` names the sort of detail ("number", "flag", ...). `start` and `end` are half-open *character*
-    offsets into the answer, and `text` is what stands there.
+    `kind` names the sort of detail ("number", "flag", ...; "negation" for what turns a sentence round). `start`
+    and `end` are half-open *character* offsets into the answer, and `text` is what stands there.
     """
 
     kind: str

@@ -10,9 +10,9 @@ from services.judge.guard.tokens import Token
 
 # The share of the claim that a source sentence must have, in order, before a difference between them is a
 # disagreement rather than another statement. A name is exchanged in honest paraphrase more often than a number.
-_SAME_STATEMENT: Final = {"number": 0.6, "version": 0.6, "calendar": 0.6, "name": 0.8, "negation": 0.5}
+_SAME_STATEMENT: Final = {"number": 0.6, "version": 0.6, "calendar": 0.6, "name": 0.8, "negation": 0.6}
 # Less will do where the words on both sides of a negation stand side by side in the source.
-_SAME_PLACE: Final = 0.3
+_SAME_PLACE: Final = 0.4
 # Of the source's words between the first and the last common one, at least this share is common.
 _SAME_PART: Final = 0.5
 _COMMON_WORDS: Final = 2
