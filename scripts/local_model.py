@@ -54,11 +54,12 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve until standard input ends."""
+    path = options.model or packaged_model()
     # Only the environment of locks/llm.txt has it.
     import xllamacpp  # type: ignore[import-not-found,unused-ignore]
 
     params = xllamacpp.CommonParams()
-    params.model.path = str(options.model or packaged_model())
+    params.model.path = str(path)
     params.model_alias = {options.name}
     params.hostnames = ["127.0.0.1"]
     params.port = options.port

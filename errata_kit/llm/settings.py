@@ -43,6 +43,9 @@ class ModelSettings(BaseSettings):
     """HTTP requests for one model call, at most."""
     max_concurrency: int = Field(default=16, ge=1, le=1024, validation_alias="ERRATA_LLM_MAX_CONCURRENCY")
     """Requests in flight from one process, at most."""
+    max_output_tokens: int | None = Field(default=None, ge=1, le=1_000_000, validation_alias="ERRATA_LLM_MAX_OUTPUT_TOKENS")
+    """Longest answer of a model, in tokens. One that is cut off there fails as MODEL_TRUNCATED. Small models need a bound: left
+    alone, they write until their context is full. Without it, the endpoint's own bound holds."""
 
     @property
     def provider(self) -> Provider:

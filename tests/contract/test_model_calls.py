@@ -55,6 +55,20 @@ async def test_a_completion_is_asked_for_by_schema_at_temperature_zero() -> None
     assert [message.role for message in asked.messages] == ["system", "user"]
 
 
+@pytest.mark.parametrize(
+    ("of_the_operator", "of_the_call", "sent"), [(None, None, None), (40, None, 40), (40, 50, 40), (60, 50, 50)]
+)
+async def test_the_longest_answer_is_bounded_by_the_operator_and_by_the_call(
+    of_the_operator: int | None, of_the_call: int | None, sent: int | None
+) -> None:
+    async with ModelServer([Rule(Reply(ANSWER))]) as server, chat_model(server, max_output_tokens=of_the_operator) as model:
+        await model.complete(request(max_output_tokens=of_the_call), Grade)
+        await collect(model, request(max_output_tokens=of_the_call), [])
+    for exchange in server.journal:
+        assert isinstance(exchange.request, ChatRequest)
+        assert exchange.request.raw.get("max_completion_tokens") == sent
+
+
 async def test_an_address_without_a_key_works_and_a_key_is_sent() -> None:
     async with ModelServer([Rule(Reply(ANSWER))]) as server:
         async with chat_model(server) as model:

@@ -132,7 +132,7 @@ class Desk:
             bad = bad.replace("{mark}", named[0])
         reply = Reply(bad) if bad else respond(request)
         if operation == "generate_answer" and any(mark in request.text for mark in self.long_texts):
-            reply = Reply(f"{_ANSWERS_TO['p3'][:-1]}{' and then as long as another day' * 600}. [1]")
+            reply = Reply(f"{_ANSWERS_TO['p3'][:-1]}{' and then as long as another day' * 1900}. [1]")
         for mark, hold in self.holds.items():
             if mark in request.text and operation == hold.operation and hold.about in request.text:
                 del self.holds[mark]
@@ -335,6 +335,13 @@ def stored_steps(events: Sequence[trace_pb2.TraceEvent]) -> list[str]:
         told |= {verdict} if kind == "claim_checked" else set()
         kinds.append(kind)
     return kinds
+
+
+def recorded_calls(described: pb2.GetRunResponse) -> int:
+    """How many different calls a run has on record: those that it made, and those that the judge had an answer to, because it
+    was asked before by the replica that died, and finished without it.
+    """
+    return len(described.usage.model_calls) + len(described.usage.saved_calls)
 
 
 def resumptions(events: Sequence[trace_pb2.TraceEvent]) -> list[trace_pb2.TraceEvent]:

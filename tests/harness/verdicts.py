@@ -113,15 +113,16 @@ def check_verdicts(events: Sequence[trace_pb2.TraceEvent]) -> None:
 
 def _check_grade(told: list[trace_pb2.ClaimChecked], grade: grading_pb2.AnswerGrade) -> None:
     lowered = {finding.claim_id for finding in grade.findings}
-    final = Counter(
+    final = Counter[tuple[str, int, bool]](
         (claim.text, claim.verdict, claim.verdict in _PASSING and claim.claim_id not in lowered) for claim in grade.claims
     )
     newest = max((item.attempt for item in told), default=0)
-    valid = [item for item in told if item.attempt == newest]
-    said = Counter((item.claim.text, item.claim.verdict, item.passed) for item in valid)
-    assert {key: said[key] for key in final} == dict(final)
-    # What is not in the grade is about a sentence that the whole shows in another light, or cuts otherwise.
-    assert all(item.segment for item in valid if (item.claim.text, item.claim.verdict, item.passed) not in final)
+    by_segment, as_whole = Counter[tuple[str, int, bool]](), Counter[tuple[str, int, bool]]()
+    for item in told:
+        if item.attempt == newest:
+            (by_segment if item.segment else as_whole)[item.claim.text, item.claim.verdict, item.passed] += 1
+    # What segments told and the grade has not is about a sentence that the whole shows in another light, or cuts otherwise.
+    assert as_whole == final - by_segment, (as_whole, final, by_segment)
 
 
 def _check_segments(told: list[trace_pb2.ClaimChecked]) -> None:

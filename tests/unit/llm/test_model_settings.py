@@ -13,6 +13,7 @@ VARIABLES = (
     "ERRATA_LLM_TIMEOUT_SECONDS",
     "ERRATA_LLM_MAX_ATTEMPTS",
     "ERRATA_LLM_MAX_CONCURRENCY",
+    "ERRATA_LLM_MAX_OUTPUT_TOKENS",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
 )
@@ -55,6 +56,7 @@ def test_a_key_or_an_address_selects_openai(
         ("ERRATA_LLM_TIMEOUT_SECONDS", "nan"),
         ("ERRATA_LLM_MAX_ATTEMPTS", "0"),
         ("ERRATA_LLM_MAX_CONCURRENCY", "many"),
+        ("ERRATA_LLM_MAX_OUTPUT_TOKENS", "0"),
     ],
 )
 def test_an_impossible_value_names_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
