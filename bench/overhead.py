@@ -300,9 +300,9 @@ class DirectJudge:
         graded = await self._assessor.assess(question, answer, passages, known)
         return GradedAnswer(graded.grade, graded.model_calls)
 
-    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...], preceding: str) -> CheckedSegment:
         """See the port."""
-        checked = await self._assessor.check(question, segment, passages)
+        checked = await self._assessor.check(question, segment, passages, preceding)
         return CheckedSegment(checked.claims, checked.findings, checked.model_calls)
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:

@@ -40,10 +40,18 @@ class Judge:
         return reply
 
     async def check_claims(
-        self, question: str, segment: str, passages: Iterable[passage_pb2.Passage], *, timeout: float | None = None
+        self,
+        question: str,
+        segment: str,
+        passages: Iterable[passage_pb2.Passage],
+        *,
+        preceding: str = "",
+        timeout: float | None = None,
     ) -> pb2.CheckClaimsResponse:
-        """Whether the passages support each claim of some sentences of an answer, which need not be complete."""
-        request = pb2.CheckClaimsRequest(question=question, segment=segment, passages=passages)
+        """Whether the passages support each claim of some sentences of an answer, which need not be complete. preceding: what
+        the answer says before them.
+        """
+        request = pb2.CheckClaimsRequest(question=question, segment=segment, passages=passages, preceding=preceding)
         reply: pb2.CheckClaimsResponse = await self._caller.unary(self._stub.CheckClaims, request, timeout)
         return reply
 

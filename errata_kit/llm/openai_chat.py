@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
@@ -31,6 +32,8 @@ _MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 # OpenAI's reasoning models refuse every temperature but their own; the o series takes no system message.
 _FIXED_TEMPERATURE = re.compile(r"o\d|gpt-5(?!.*chat)", re.IGNORECASE)
 _DEVELOPER_ROLE = re.compile(r"o\d")
+_NOTES = frozenset({"title", "description"})
+_NAMING = frozenset({"properties", "$defs"})
 
 
 class OpenAIChat:
@@ -104,10 +107,10 @@ class OpenAIChat:
             await call.pause_after(error, repeatable=not delivered)
 
     async def _complete_once(self, call: Call, request: ChatRequest, schema: type[M]) -> M:
-        async with self._connection.slot() as client:
+        async with self._connection.slot() as endpoint:
             call.sending()
             body = {**self._body(request), "response_format": self._format(schema)}
-            reply = await ask(client, _PATH, body, ChatReply)
+            reply = await ask(endpoint, _PATH, body, ChatReply)
         call.tokens = reply.tokens
         call.served_model = reply.model or ""
         if not reply.choices:
@@ -144,10 +147,10 @@ class OpenAIChat:
         # the consumer's own work.
         async with AsyncExitStack() as opened:
             async with call.within_deadline():
-                client = await opened.enter_async_context(self._connection.slot())
+                endpoint = await opened.enter_async_context(self._connection.slot())
                 call.sending()
                 body = {**self._body(request), "stream_options": {"include_usage": True}}
-                events = await ask_stream(client, _PATH, body)
+                events = await ask_stream(endpoint, _PATH, body)
                 opened.push_async_callback(events.close)
             while True:
                 async with call.within_deadline():
@@ -168,7 +171,7 @@ class OpenAIChat:
             timeout_seconds=self._settings.timeout_seconds,
             caller_seconds=request.timeout_seconds,
             expected_output_tokens=min(
-                request.expected_output_tokens, request.max_output_tokens or request.expected_output_tokens
+                request.expected_output_tokens, self._longest(request) or request.expected_output_tokens
             ),
         )
 
@@ -184,15 +187,55 @@ class OpenAIChat:
             {"role": system, "content": request.prompt.system},
             {"role": "user", "content": request.prompt.user},
         ]
-        bound = {"max_completion_tokens": request.max_output_tokens} if request.max_output_tokens else {}
+        longest = self._longest(request)
+        bound = {"max_completion_tokens": longest} if longest else {}
         return {**self._fixed, "messages": messages, **bound}
+
+    def _longest(self, request: ChatRequest) -> int | None:
+        """What an answer may have at most, in tokens; None when nobody says."""
+        bounds = (request.max_output_tokens, self._settings.max_output_tokens)
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     def _format(self, schema: type[ModelOutput]) -> Any:
         if schema not in self._formats:
             from openai.lib import type_to_response_format_param
 
-            self._formats[schema] = type_to_response_format_param(schema)
+            wanted: Any = type_to_response_format_param(schema)
+            described = wanted["json_schema"]
+            self._formats[schema] = {**wanted, "json_schema": {**described, "schema": _brief(described["schema"])}}
         return self._formats[schema]
+
+
+def _brief(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same schema in fewer words, which every call pays for.
+
+    Without titles, which repeat names, and without what classes say about themselves to who reads the code: instructions to a
+    model stand in its prompt, whose version is recorded. A definition that is used once stands where it is used.
+    """
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    text = json.dumps(schema)
+    # One that is recursive is used within itself, and from outside.
+    once = {name: part for name, part in definitions.items() if text.count(json.dumps(f"#/$defs/{name}")) == 1}
+
+    def brief(part: Any) -> Any:
+        if isinstance(part, list):
+            return [brief(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        name = str(part.get("$ref", "")).removeprefix("#/$defs/")
+        if name in once:
+            return brief({**once[name], **{key: item for key, item in part.items() if key != "$ref"}})
+        # What has a name of its own may be called "title".
+        return {
+            key: {name: brief(value) for name, value in item.items()} if key in _NAMING else brief(item)
+            for key, item in part.items()
+            if key not in _NOTES
+        }
+
+    kept = {name: part for name, part in definitions.items() if name not in once}
+    rest = {key: item for key, item in schema.items() if key != "$defs"}
+    briefed: dict[str, Any] = brief({**rest, "$defs": kept} if kept else rest)
+    return briefed
 
 
 def _validated(text: str, schema: type[M]) -> M:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -25,8 +25,25 @@ _NO_KEY = "no-key-needed"
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class Endpoint:
+    """Where requests go in one event loop.
+
+    Attributes:
+        client: for streams, whose events it parses; it uses `http`.
+        http: for whole answers. Through the client, a request costs half as much processor time again.
+        url: what the paths of the API are appended to, without a slash at its end.
+        headers: what every request carries, the key among it.
+    """
+
     client: openai.AsyncOpenAI
+    http: httpx2.AsyncClient
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    endpoint: Endpoint
     slots: asyncio.Semaphore
 
 
@@ -56,8 +73,8 @@ class OpenAIConnection:
         self._ready: WeakKeyDictionary[asyncio.AbstractEventLoop, _Ready] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[openai.AsyncOpenAI]:
-        """Wait for a free slot and lend the client for one request."""
+    async def slot(self) -> AsyncIterator[Endpoint]:
+        """Wait for a free slot and lend the endpoint for one request."""
         ready = await self._for_this_loop()
         model = self._settings.model
         self._queue(model, 1, 0)
@@ -67,7 +84,7 @@ class OpenAIConnection:
             self._queue(model, -1, 0)
         self._queue(model, 0, 1)
         try:
-            yield ready.client
+            yield ready.endpoint
         finally:
             self._queue(model, 0, -1)
             ready.slots.release()
@@ -80,7 +97,7 @@ class OpenAIConnection:
         """Close the connections of this event loop; the next call opens new ones."""
         ready = self._ready.pop(asyncio.get_running_loop(), None)
         if ready is not None:
-            await ready.client.close()
+            await ready.endpoint.client.close()
 
     async def _for_this_loop(self) -> _Ready:
         loop = asyncio.get_running_loop()
@@ -96,7 +113,7 @@ class OpenAIConnection:
                 ready = self._ready[loop] = _Ready(self._build(), slots)
             return ready
 
-    def _build(self) -> openai.AsyncOpenAI:
+    def _build(self) -> Endpoint:
         import anyio
         import httpx2
         import openai
@@ -115,13 +132,18 @@ class OpenAIConnection:
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [self._bound_body]},
         )
-        return openai.AsyncOpenAI(
-            base_url=self._settings.base_url, api_key=self._key, http_client=http, timeout=timeout, max_retries=0
-        )
-
-    async def _key(self) -> str:
         key = self._settings.api_key
-        return key.get_secret_value() if key is not None else _NO_KEY
+        secret = key.get_secret_value() if key is not None else _NO_KEY
+        client = openai.AsyncOpenAI(
+            base_url=self._settings.base_url, api_key=secret, http_client=http, timeout=timeout, max_retries=0
+        )
+        # Who the client says that it is, and the headers that its own variables ask for, such as OPENAI_ORG_ID.
+        headers = {name: value for name, value in client.default_headers.items() if isinstance(value, str)}
+        # In this thread there is no event loop, from which the client concludes that it is not asynchronous.
+        headers.pop("X-Stainless-Async", None)
+        if "authorization" not in map(str.lower, headers):
+            headers["Authorization"] = f"Bearer {secret}"
+        return Endpoint(client, http, str(client.base_url).rstrip("/"), headers)
 
     async def _bound_body(self, response: httpx2.Response) -> None:
         from errata_kit.llm.bounded_stream import BoundedStream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -10,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFun
 from errata_kit.llm.usage import TokenCount
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, AsyncStream
+    import httpx2
+    from openai import APIStatusError, AsyncStream
+
+    from errata_kit.llm.openai_connection import Endpoint
 
 
 class Part(BaseModel):
@@ -115,19 +119,22 @@ class MalformedReplyError(Exception):
 R = TypeVar("R", bound=Reply)
 
 
-async def ask(client: AsyncOpenAI, path: str, body: Mapping[str, Any], schema: type[R]) -> R:
+async def ask(endpoint: Endpoint, path: str, body: Mapping[str, Any], schema: type[R]) -> R:
     """Post a request and read its whole answer.
 
-    The client's own models are left out: they take any shape, and building them costs more than the request.
+    This goes past the library's client, which builds each request three times over; its errors are kept.
 
     Raises:
         openai.APIError: the request failed, or the body is an error in spite of its status.
+        httpx2.HTTPError: no answer arrived.
         ValidationError: the body is not what the API promises.
     """
-    import httpx2
     import openai
 
-    response = await client.post(path, cast_to=httpx2.Response, body=body)
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    response = await endpoint.http.post(endpoint.url + path, content=content, headers=endpoint.headers)
+    if not response.is_success:
+        raise _status_error(response)
     reply = schema.model_validate_json(response.content)
     if reply.error:
         message = reply.error.get("message") if isinstance(reply.error, dict) else reply.error
@@ -135,7 +142,21 @@ async def ask(client: AsyncOpenAI, path: str, body: Mapping[str, Any], schema: t
     return reply
 
 
-async def ask_stream(client: AsyncOpenAI, path: str, body: Mapping[str, Any]) -> AsyncStream[object]:
+def _status_error(response: httpx2.Response) -> APIStatusError:
+    """What the library's client would raise. An error's code stands in its `error` object, or in the body itself."""
+    import openai
+
+    try:
+        body = response.json()
+    except (ValueError, RecursionError):
+        body = response.text
+    error = body.get("error", body) if isinstance(body, dict) else body
+    message = error.get("message") if isinstance(error, dict) else None
+    said = f" - {message}" if isinstance(message, str) and message else ""
+    return openai.APIStatusError(f"Error code: {response.status_code}{said}", response=response, body=error)
+
+
+async def ask_stream(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> AsyncStream[object]:
     """Post a request and return its server-sent events as parsed JSON; close it when giving up early.
 
     Raises:
@@ -143,6 +164,6 @@ async def ask_stream(client: AsyncOpenAI, path: str, body: Mapping[str, Any]) ->
     """
     import openai
 
-    return await client.post(
+    return await endpoint.client.post(
         path, cast_to=object, body={**body, "stream": True}, stream=True, stream_cls=openai.AsyncStream[object]
     )

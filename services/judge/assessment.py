@@ -63,12 +63,13 @@ class CheckedSegment:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """What is assessed: an answer, or a segment of one. field: its name in the request."""
+    """What is assessed: an answer, or a segment of one. field: its name in the request. preceding: what stands before it."""
 
     question: str
     text: str
     passages: tuple[Passage, ...]
     field: str
+    preceding: str = ""
 
     @property
     def size(self) -> int:
@@ -111,9 +112,11 @@ class AnswerAssessor:
         self._count(grade.claims, grade.findings, frozenset(grade.claims[place].claim_id for place in verdicts.known))
         return GradedAnswer(grade, verdicts.model_calls)
 
-    async def check(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
-        """Check the claims of a segment of an answer, as `assess` will check them in the whole. Raises the same."""
-        statement = _Statement(question, segment, passages, "segment")
+    async def check(self, question: str, segment: str, passages: tuple[Passage, ...], preceding: str = "") -> CheckedSegment:
+        """Check the claims of a segment of an answer, as `assess` will check them in the whole. preceding: what the answer
+        says before it. Raises the same.
+        """
+        statement = _Statement(question, segment, passages, "segment", preceding)
         with self._metrics.judging("check_claims"):
             verdicts = await self._verdicts(statement, ())
             claims, findings = await off_loop(statement.size, _checked, statement, verdicts.claims)
@@ -121,7 +124,7 @@ class AnswerAssessor:
         return CheckedSegment(claims, findings, verdicts.model_calls)
 
     async def _verdicts(self, statement: _Statement, known: tuple[Claim, ...]) -> _Verdicts:
-        texts = await off_loop(len(statement.text), split_claims, statement.text)
+        texts = await off_loop(len(statement.text), split_claims, statement.text, statement.preceding)
         if len(texts) > MOST_CLAIMS:
             # Each is compared with each sentence of the passages: thousands of tiny ones would fill gigabytes.
             raise invalid(statement.field, f"must have at most {MOST_CLAIMS} claims; it has {len(texts)}")

@@ -3,16 +3,15 @@
 A grade depends on the question, the passage as a model reads it, the model and the prompt; in which batch it was made does not
 count. A verdict depends on the words of the claim, the passages of its evidence set, the model and the prompt. Where they
 stood, with which other claims it was asked, and what question the answer is to do not count, with one exception: a claim that
-says too little by itself (`stands_alone`) has the question in its key.
+says too little by itself (`stands_alone`) has the question and the sentence before it in its key.
 
 Reviews are not remembered: each is of a draft that was not there before.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -25,22 +24,13 @@ from errata_kit.drafts import Criterion
 from errata_kit.errors import ErrataError, JudgementIncomplete
 from errata_kit.grades import PassageGrade, Verdict
 from errata_kit.passages import Passage
-from errata_kit.text.terms import content_terms
 from errata_kit.usage import ModelCall
-from services.judge.claims.phrases import ANSWER_WORD
-from services.judge.claims.splitting import ClaimText, bare_statement
+from services.judge.claims.splitting import ClaimText, stands_alone
 from services.judge.claims.verdicts import CheckedClaim, Quote
 from services.judge.off_loop import off_loop
 from services.judge.provider import CheckedClaims, GradedPassage, Provider, ReviewedDraft
 
 V = TypeVar("V")
-
-_FEWEST_WORDS: Final = 4
-_POINTS_BACK: Final = re.compile(
-    r"(?:it|its|they|them|their|theirs|this|that|these|those|he|him|his|she|her|hers|such|both|each|either|neither|one|ones"
-    r"|the (?:former|latter|same|other)|here|there|then)\b",
-    re.IGNORECASE,
-)
 
 
 @checked_dataclass(frozen=True, slots=True)
@@ -175,23 +165,11 @@ class CachingProvider:
         asked = []
         for claim, places in zip(claims, sets, strict=True):
             evidence_set = frozenset(hashes[place] for place in places)
-            context = "" if stands_alone(claim.text) else question
+            context = ("", "") if stands_alone(claim.text) else (question, claim.before)
             made_by = (self.model, self.versions["check_claims"])
-            asked.append(
-                _Asked(claim, evidence_set, cache_key("verdict", claim.text, context, *made_by, *sorted(evidence_set)))
-            )
+            key = cache_key("verdict", claim.text, *context, *made_by, *sorted(evidence_set))
+            asked.append(_Asked(claim, evidence_set, key))
         return tuple(asked)
-
-
-def stands_alone(claim: str) -> bool:
-    """Whether a claim says the same whatever question it answers, as far as its words tell.
-
-    It does not when it starts with an answer word ("Yes", "No") or with a word that points back (a pronoun, "the latter"),
-    also after "However," and the like, or when it has fewer than four content words.
-    """
-    bare = bare_statement(claim)
-    points_back = ANSWER_WORD.match(claim) or _POINTS_BACK.match(bare.lstrip("\"'“‘(*_`"))
-    return not points_back and len(content_terms(claim)) >= _FEWEST_WORDS
 
 
 async def _telling(memo: Memo[V], keys: Sequence[str], make: Make[V], paid: _Paid) -> Mapping[str, Remembered[V]]:

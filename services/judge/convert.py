@@ -7,7 +7,7 @@ from errata.corpus.v1 import passage_pb2
 from errata.judge.v1 import judge_service_pb2 as pb2
 from pydantic import AfterValidator, Field
 
-from errata_kit.bounds import AnswerText, Bounded, Question, UnitScore, first_few, validated
+from errata_kit.bounds import KIB, AnswerText, Bounded, Question, UnitScore, first_few, utf8_at_most, validated
 from errata_kit.drafts import DEFAULT_CRITERIA, DEFAULT_OVERALL_THRESHOLD, Criteria
 from errata_kit.errors import ErrataError
 from errata_kit.grades import Claim
@@ -49,6 +49,7 @@ class CheckClaims(Bounded):
     question: Question
     segment: AnswerText
     passages: Passages
+    preceding: Annotated[str, utf8_at_most(64 * KIB)]
 
 
 class ReviewDraft(Bounded):
@@ -79,7 +80,12 @@ def grade_answer_from(message: pb2.GradeAnswerRequest) -> GradeAnswer:
 
 def check_claims_from(message: pb2.CheckClaimsRequest) -> CheckClaims:
     """What is to be checked of an answer that is not complete. Raises InvalidFields."""
-    values = {"question": message.question, "segment": message.segment, "passages": _passages(message.passages)}
+    values = {
+        "question": message.question,
+        "segment": message.segment,
+        "passages": _passages(message.passages),
+        "preceding": message.preceding,
+    }
     return validated(CheckClaims, values)
 
 

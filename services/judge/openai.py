@@ -1,6 +1,6 @@
 """The openai provider of the judge: a language model behind an OpenAI-compatible API, with structured output."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -113,7 +113,7 @@ class OpenAIProvider:
             {
                 "question": fence("question", question, nonce),
                 "passages": _fenced("passage", texts.items(), nonce),
-                "claims": _fenced("claim", enumerate((claim.text for claim in claims), start=1), nonce),
+                "claims": "\n".join(_claim_parts(claims, nonce)),
             }
         )
         request = ChatRequest(
@@ -157,6 +157,13 @@ class OpenAIProvider:
 
 def _fenced(label: str, numbered: Iterable[tuple[int, str]], nonce: str) -> str:
     return "\n".join(fence(f"{label} {number}", text, nonce) for number, text in numbered)
+
+
+def _claim_parts(claims: Iterable[ClaimText], nonce: str) -> Iterator[str]:
+    for number, claim in enumerate(claims, start=1):
+        if claim.before:
+            yield fence(f"before claim {number}", claim.before, nonce)
+        yield fence(f"claim {number}", claim.text, nonce)
 
 
 def _check_numbers(numbers: Sequence[int], expected: int, cause: str, usage: ModelCall) -> None:

@@ -49,7 +49,8 @@ class JudgeServicer(pb2_grpc.JudgeServiceServicer):
     async def CheckClaims(self, request: pb2.CheckClaimsRequest, context: Context) -> pb2.CheckClaimsResponse:  # noqa: N802
         """Check the claims of a segment."""
         asked = convert.check_claims_from(request)
-        return convert.checked_segment_to(await self._assessor.check(asked.question, asked.segment, asked.passages))
+        checked = await self._assessor.check(asked.question, asked.segment, asked.passages, asked.preceding)
+        return convert.checked_segment_to(checked)
 
     async def ReviewDraft(self, request: pb2.ReviewDraftRequest, context: Context) -> pb2.ReviewDraftResponse:  # noqa: N802
         """Score a draft by each criterion."""

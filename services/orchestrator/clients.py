@@ -130,9 +130,11 @@ class JudgeClient:
             raise _failure(error, "judge") from None
         return GradedAnswer(convert.answer_grade_from(reply.grade), convert.model_calls_from(reply.usage))
 
-    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...], preceding: str) -> CheckedSegment:
         """Verdicts on the claims of a segment."""
-        request = judge_pb2.CheckClaimsRequest(question=question, segment=segment, passages=map(convert.passage_to, passages))
+        request = judge_pb2.CheckClaimsRequest(
+            question=question, segment=segment, passages=map(convert.passage_to, passages), preceding=preceding
+        )
         try:
             reply = await self._stub.CheckClaims(request, **outgoing(self._signer))
         except grpc.aio.AioRpcError as error:

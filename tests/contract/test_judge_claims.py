@@ -199,3 +199,25 @@ async def test_the_segments_of_an_answer_begin_their_prompts_with_the_same_words
     assert len(heads) == 1 and "<<<end passage 1 |" in next(iter(heads))
     nonces = [re.search(r"<<<question \| ([0-9a-f]{16})>>>", text) for text in (texts[0], other)]
     assert all(nonces) and len({found[1] for found in nonces if found}) == 2
+
+
+async def test_what_precedes_a_segment_is_shown_where_a_claim_points_back() -> None:
+    async with ModelServer() as model, judge(model, **UNCACHED) as served:
+        for segment in ("They are deleted by a nightly job. [1]", "Files are deleted by a nightly job. [1]"):
+            request = pb2.CheckClaimsRequest(
+                question=QUESTION, segment=segment, passages=PASSAGES, preceding="Nothing else. Files are kept for 30 days. [1]"
+            )
+            await served.stub.CheckClaims(request, timeout=CALL_SECONDS)
+        prompts = [call.request.text for call in model.calls()]
+    before = [re.findall(r"<<<before claim 1 \| \w+>>>\n(.*)\n<<<end", prompt) for prompt in prompts]
+    assert before == [["Files are kept for 30 days."], []]
+    assert all("Nothing else" not in prompt for prompt in prompts)
+
+
+async def test_a_verdict_on_a_claim_that_points_back_is_remembered_with_what_it_points_to() -> None:
+    async with ModelServer() as model, judge(model, cache_entries=100) as served:
+        for preceding in ("Files are kept.", "Files are kept.", "Logs are rotated."):
+            segment = "They are deleted by a nightly job. [1]"
+            request = pb2.CheckClaimsRequest(question=QUESTION, segment=segment, passages=PASSAGES, preceding=preceding)
+            await served.stub.CheckClaims(request, timeout=CALL_SECONDS)
+        assert len(model.calls()) == 2

@@ -48,7 +48,7 @@ async def on_the_double(found: tuple[str, ...] = ("p1",), **settings: Any) -> As
     register = retriever_grpc.add_RetrieverServiceServicer_to_server
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ModelServer())
-        judging = await stack.enter_async_context(judge(model, **settings))
+        judging = await stack.enter_async_context(judge(model, cache_entries=0, **settings))
         writing = await stack.enter_async_context(generator(model, **settings))
         finding = await stack.enter_async_context(fake("retriever", register, FakeRetriever(found=[list(found)])))
         served = await stack.enter_async_context(orchestrator(finding, judging.target, writing.target))

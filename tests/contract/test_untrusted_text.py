@@ -82,8 +82,14 @@ def grade_answer(put: Fields) -> judge_pb2.GradeAnswerRequest:
 
 
 def check_claims(put: Fields) -> judge_pb2.CheckClaimsRequest:
-    segment = put("segment", "Files are kept for 30 days and a check deletes them [1].")
-    return judge_pb2.CheckClaimsRequest(question=put("question", QUESTION), segment=segment, passages=[put.passage()])
+    # What it refers to is told by what stands before it.
+    segment = put("segment", "They are kept for 30 days and a check deletes them [1].")
+    return judge_pb2.CheckClaimsRequest(
+        question=put("question", QUESTION),
+        segment=segment,
+        passages=[put.passage()],
+        preceding=put("preceding", "The box is made of tin."),
+    )
 
 
 def criterion(put: Fields) -> grading_pb2.Criterion:
@@ -172,7 +178,7 @@ _DRAFT: Final = {"task": ("task",), "passages": PASSAGE, "criteria": ("criterion
 WAYS: Final = (
     Way("grade_passage", "GradePassages", grade_passages, {"question": ("question",), "passages": PASSAGE}),
     Way("check_claims", "GradeAnswer", grade_answer, {**_CLAIMS, "claims": ("answer",)}),
-    Way("check_claims", "CheckClaims", check_claims, {**_CLAIMS, "claims": ("segment",)}),
+    Way("check_claims", "CheckClaims", check_claims, {**_CLAIMS, "claims": ("segment", "preceding")}),
     Way("review_draft", "ReviewDraft", review_draft, {**_DRAFT, "draft": ("draft",)}),
     Way(
         "broaden_query", "BroadenQuery", broaden_query, {"question": ("question",), "queries": ("current_query", "tried_query")}

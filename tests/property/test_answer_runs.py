@@ -53,7 +53,7 @@ class Services:
             score = self.script.draw(st.floats(0, 1))
             yield PassageResult(passage.passage_id, PassageGrade(score, self.script.draw(st.booleans()), "drawn"))
 
-    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...], preceding: str) -> CheckedSegment:
         raise AssertionError("nothing is checked while it is written here")
 
     async def grade_answer(

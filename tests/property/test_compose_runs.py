@@ -54,7 +54,7 @@ class Services:
             self.script.graded_ids.append(f"{question}: {passage.passage_id}")
             yield PassageResult(passage.passage_id, PassageGrade(self.script.draw(SCORES), True, "drawn"))
 
-    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...], preceding: str) -> CheckedSegment:
         raise AssertionError("no part of this workflow")
 
     async def grade_answer(

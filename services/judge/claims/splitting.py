@@ -5,10 +5,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from errata_kit.text.sentences import Kind, split_sentences
+from errata_kit.text.terms import content_terms
 from services.judge.claims.phrases import ABSTENTION, ANSWER_WORD, COURTESY, COURTESY_WORDS, LEAD_IN, TURN
 
 _CITATION: Final = re.compile(r"[ \t]?\[\d{1,3}(?:[ ]?[,–-][ ]?\d{1,3}){0,9}\]")
 _CITED: Final = re.compile(r"(\d{1,3})(?:[ ]?[–-][ ]?(\d{1,3}))?")
+_FEWEST_WORDS: Final = 4
+_POINTS_BACK: Final = re.compile(
+    r"(?:it|its|they|them|their|theirs|this|that|these|those|he|him|his|she|her|hers|such|both|each|either|neither|one|ones"
+    r"|the (?:former|latter|same|other)|here|there|then)\b",
+    re.IGNORECASE,
+)
+# Characters of what stands before a text that are read for its last sentence, and of that sentence that are shown.
+_READ_BACK: Final = 4000
+_SHOWN_BEFORE: Final = 500
 _MARKUP: Final = re.compile(r"\*{1,3}|(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?!\w)|~~|^>[ \t]?", re.MULTILINE)
 
 
@@ -17,7 +27,8 @@ class ClaimText:
     """One checkable statement.
 
     `answer[start:end]` is where it stands (half-open *character* offsets); `text` is the same words without
-    citations and emphasis marks. `cited` are the numbers of those citations, in ascending order.
+    citations and emphasis marks. `cited` are the numbers of those citations, in ascending order. `before` is the
+    end of what is said before it, where it needs that to be understood.
     """
 
     text: str
@@ -25,10 +36,11 @@ class ClaimText:
     end: int
     kind: Kind
     cited: tuple[int, ...] = ()
+    before: str = ""
 
 
-def split_claims(answer: str) -> tuple[ClaimText, ...]:
-    """Return the statements of `answer` in order.
+def split_claims(answer: str, preceding: str = "") -> tuple[ClaimText, ...]:
+    """Return the statements of `answer` in order. `preceding`: what is said before it.
 
     Empty when it states nothing, such as a plain "I don't know".
 
@@ -37,15 +49,28 @@ def split_claims(answer: str) -> tuple[ClaimText, ...]:
     turn.
     """
     claims: list[ClaimText] = []
+    earlier = split_sentences(preceding[-_READ_BACK:])
+    before = plain_text(earlier[-1].text) if earlier else ""
     for unit in split_sentences(answer):
-        if unit.kind == "heading":
-            continue
         start = unit.start
         start += abstention_end(unit.text)
         text = plain_text(answer[start : unit.end])
-        if _states_something(text, unit.kind):
-            claims.append(ClaimText(text, start, unit.end, unit.kind, cited_in(answer[start : unit.end])))
+        if unit.kind != "heading" and _states_something(text, unit.kind):
+            told = "" if stands_alone(text) else before[-_SHOWN_BEFORE:]
+            claims.append(ClaimText(text, start, unit.end, unit.kind, cited_in(answer[start : unit.end]), told))
+        before = plain_text(unit.text)
     return _without_bare_answer_words(claims)
+
+
+def stands_alone(claim: str) -> bool:
+    """Whether a claim says the same whatever stands before it and whatever question it answers, as far as its words tell.
+
+    It does not when it starts with an answer word ("Yes", "No") or with a word that points back (a pronoun, "the latter"),
+    also after "However," and the like, or when it has fewer than four content words.
+    """
+    bare = bare_statement(claim)
+    points_back = ANSWER_WORD.match(claim) or _POINTS_BACK.match(bare.lstrip("\"'“‘(*_`"))
+    return not points_back and len(content_terms(claim)) >= _FEWEST_WORDS
 
 
 def _without_bare_answer_words(claims: list[ClaimText]) -> tuple[ClaimText, ...]:

@@ -68,7 +68,9 @@ class RunTrace:
         self.lease = lease
         self._recording = recording
         self._budget = budget
-        self._attempt = attempt
+        # Verdicts are stored with their attempt: those of the text that broke off must not pass for the newest.
+        told = (event.payload.attempt for event in stored if isinstance(event.payload, events.ClaimChecked))
+        self._attempt = max([attempt, *(earlier + 1 for earlier in told)]) if attempt else attempt
         self._events = list(stored)
         self._calls = list(calls)
         self._sequence = stored[-1].sequence
@@ -120,7 +122,8 @@ class RunTrace:
                 left = remaining_seconds()
                 waited = time.monotonic() - began
                 over = waited + pause > self._recording.outage_seconds or (left is not None and left <= pause)
-                if error.why not in _OUTAGES or over:
+                # Without the database nothing of what the work has found is kept: it would be paid for again and again.
+                if error.why not in _OUTAGES or over or error.metadata.get("service") == "database":
                     raise
                 _log.warning("service_away", service=error.metadata.get("service", ""), waited=round(waited, 1))
                 self._attempt += 1

@@ -135,8 +135,8 @@ class Judge(Protocol):
         """Claims, verdicts and the score. known: claims that were checked against these passages before."""
         ...
 
-    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...]) -> CheckedSegment:
-        """Verdicts on the claims of a segment of an answer that is still being written."""
+    async def check_claims(self, question: str, segment: str, passages: tuple[Passage, ...], preceding: str) -> CheckedSegment:
+        """Verdicts on the claims of a segment of an answer that is still being written. preceding: the text before it."""
         ...
 
     async def review_draft(self, draft: DraftToReview) -> ReviewOfDraft:

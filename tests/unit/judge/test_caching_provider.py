@@ -16,8 +16,8 @@ from errata_kit.errors import ErrataError, JudgementIncomplete, ModelOutputInval
 from errata_kit.grades import PassageGrade, Verdict
 from errata_kit.passages import Passage
 from errata_kit.usage import ModelCall
-from services.judge.caching import CachingProvider, stands_alone
-from services.judge.claims.splitting import ClaimText, split_claims
+from services.judge.caching import CachingProvider
+from services.judge.claims.splitting import ClaimText, split_claims, stands_alone
 from services.judge.claims.verdicts import CheckedClaim, Quote
 from services.judge.provider import CheckedClaims, GradedPassage, ReviewedDraft
 

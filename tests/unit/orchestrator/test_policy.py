@@ -8,8 +8,15 @@ from errata_kit.grades import AnswerGrade, Claim, FindingKind, GuardFinding, Hal
 from errata_kit.passages import Answer, Passage, Span
 from services.orchestrator.runs.events import Outcome
 from services.orchestrator.workflows.answer import policy
-from services.orchestrator.workflows.answer.state import AnswerRequest, AnswerSettings, AnswerState, GradedPassage
-from services.orchestrator.workflows.faithfulness import failing_claims, failures
+from services.orchestrator.workflows.answer.state import (
+    AnswerRequest,
+    AnswerSettings,
+    AnswerState,
+    GradedPassage,
+    SkippableStep,
+    Took,
+)
+from services.orchestrator.workflows.faithfulness import failing_claims, failures, kept_claims, passes
 
 LIMITS = AnswerSettings()
 THRESHOLD = LIMITS.faithfulness_threshold
@@ -91,6 +98,58 @@ def test_refinement_ends_at_its_limit_and_where_nothing_can_be_corrected() -> No
     assert policy.after_grading_answer(state(grade=bad, refinements=1)) == "finish"
     assert policy.after_grading_answer(state(grade=bad, limits=replace(LIMITS, max_refinements=0))) == "finish"
     assert policy.after_grading_answer(state(grade=grade())) == "finish"
+
+
+def test_what_fails_and_what_is_kept_are_all_claims() -> None:
+    bad, weak, good = claim(1, Verdict.UNSUPPORTED, 0.1), claim(2, Verdict.SUPPORTED, 0.5), claim(3, Verdict.UNVERIFIABLE, 0.0)
+    assert kept_claims(grade(bad, weak, good, score=0.5), THRESHOLD) == (weak, good)
+    assert kept_claims(grade(weak, good, score=0.7), THRESHOLD) == (good,)
+    assert kept_claims(grade(good), THRESHOLD) == (good,)
+
+
+def test_a_claim_may_stay_by_its_verdict_and_without_a_finding_in_it() -> None:
+    stays = {Verdict.SUPPORTED: True, Verdict.UNVERIFIABLE: True, Verdict.UNSUPPORTED: False, Verdict.CONTRADICTED: False}
+    assert {verdict: passes(claim(2, verdict, 1.0), (FINDING,)) for verdict in Verdict} == stays
+    assert not any(passes(claim(1, verdict, 1.0), (FINDING,)) for verdict in Verdict)
+    assert passes(claim(1, Verdict.SUPPORTED, 1.0), (replace(FINDING, claim_id=""),))
+
+
+@pytest.mark.parametrize(("left", "late"), [(None, False), (0.0, True), (1.99, True), (2.0, False), (60.0, False)])
+def test_a_step_comes_too_late_when_less_is_left_than_it_takes(left: float | None, late: bool) -> None:
+    assert policy.too_late(2.0, left) is late
+
+
+def test_what_took_no_time_never_comes_too_late() -> None:
+    # A replica that has just taken a run up does not know how long its steps take.
+    retrieval = policy.expected_seconds(SkippableStep.RETRIEVAL, state())
+    refinement = policy.expected_seconds(SkippableStep.REFINEMENT, state())
+    assert not policy.too_late(retrieval, 0.0) and not policy.too_late(refinement, 0.0)
+
+
+def test_a_retrieval_is_worth_its_time_when_an_answer_can_still_be_made_of_it() -> None:
+    took = Took(retrieval=1.5, generation=70.0, grading=70.0)
+    assert policy.expected_seconds(SkippableStep.RETRIEVAL, state(took=took)) == 3.0
+
+
+@pytest.mark.parametrize(("failing", "of", "share"), [(1, 8, 0.25), (4, 8, 0.5), (8, 8, 1.0), (0, 0, 0.25)])
+def test_a_refinement_takes_the_part_of_the_time_that_failed(failing: int, of: int, share: float) -> None:
+    claims = [
+        claim(n, Verdict.UNSUPPORTED if n <= failing else Verdict.SUPPORTED, float(n > failing)) for n in range(1, of + 1)
+    ]
+    known = state(grade=grade(*claims, score=0.1), took=Took(generation=3.0, grading=1.0))
+    assert policy.expected_seconds(SkippableStep.REFINEMENT, known) == pytest.approx(4.0 * share)
+    supplied = replace(known, took=Took(grading=1.0))
+    assert policy.expected_seconds(SkippableStep.REFINEMENT, supplied) == pytest.approx(2.0 * share)
+
+
+def test_what_was_skipped_is_not_done_and_holds_back_nothing_else() -> None:
+    bad = grade(claim(1, Verdict.UNSUPPORTED, 0.1), score=0.1)
+    two = replace(LIMITS, min_relevant=2)
+    retrieval, refinement = SkippableStep.RETRIEVAL, SkippableStep.REFINEMENT
+    assert policy.after_grading(state(graded("a", 0.1), skipped=retrieval)) == "finish"
+    assert policy.after_grading(state(graded("a", 0.9), skipped=retrieval, limits=two)) == "generate"
+    assert policy.after_grading_answer(state(grade=bad, skipped=retrieval)) == "refine_answer"
+    assert policy.after_grading_answer(state(grade=bad, skipped=refinement)) == "finish"
 
 
 def test_the_outcome_fits_the_path() -> None:

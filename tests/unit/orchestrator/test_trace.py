@@ -12,10 +12,19 @@ import pytest
 
 from errata_kit.calls import current_call, enter_call
 from errata_kit.errors import BudgetExhausted, Draining, ErrataError, ModelRefused, Reason, ServiceUnavailable
-from errata_kit.passages import Draft
+from errata_kit.grades import Claim, Verdict
+from errata_kit.passages import Draft, Span
 from errata_kit.usage import ModelCall
 from services.orchestrator.runs import trace as traces
-from services.orchestrator.runs.events import DraftWritten, Outcome, PassagesRetrieved, RunFinished, RunStarted, TraceEvent
+from services.orchestrator.runs.events import (
+    ClaimChecked,
+    DraftWritten,
+    Outcome,
+    PassagesRetrieved,
+    RunFinished,
+    RunStarted,
+    TraceEvent,
+)
 from services.orchestrator.runs.run import Budget, Lease, LeaseLost
 from services.orchestrator.runs.trace import Recording, RunTrace
 
@@ -206,3 +215,21 @@ async def test_an_event_that_nobody_waits_for_any_more_is_shown_and_known_all_th
     # The store has both, so that a watcher must have seen both, and in order.
     assert [event.sequence for event in kept.events] == [event.sequence for event in kept.shown] == [2, 3]
     assert trace.recorded(DraftWritten) == WRITTEN and len(trace.events) == 3
+
+
+async def test_a_database_that_is_away_is_no_outage_to_sit_out() -> None:
+    # Each attempt would pay for the work again, and leave a hole where the event was that could not be stored.
+    work = Work(ServiceUnavailable("down", metadata={"service": "database"}))
+    with pytest.raises(ServiceUnavailable):
+        await Kept().trace(outage=5.0).once(DraftWritten, "", work)
+    assert work.times == 1
+
+
+@pytest.mark.parametrize(("told", "takeovers", "attempt"), [((), 0, 0), ((), 1, 1), ((0,), 1, 1), ((0, 3), 1, 4), ((1,), 3, 3)])
+def test_a_new_replica_counts_its_attempts_above_those_that_were_told(
+    told: tuple[int, ...], takeovers: int, attempt: int
+) -> None:
+    claim = Claim("c1", "It is so.", Span(0, 9), Verdict.SUPPORTED, 1.0)
+    checked = [ClaimChecked(0, claim, True, attempt=number) for number in told]
+    stored = [TraceEvent("run", place, STARTED.create_time, payload) for place, payload in enumerate(checked, start=2)]
+    assert Kept().trace(STARTED, *stored, attempt=takeovers).attempt == attempt

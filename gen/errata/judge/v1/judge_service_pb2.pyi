@@ -51,14 +51,16 @@ class GradeAnswerResponse(_message.Message):
     def __init__(self, grade: _Optional[_Union[_grading_pb2.AnswerGrade, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class CheckClaimsRequest(_message.Message):
-    __slots__ = ("question", "segment", "passages")
+    __slots__ = ("question", "segment", "passages", "preceding")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    PRECEDING_FIELD_NUMBER: _ClassVar[int]
     question: str
     segment: str
     passages: _containers.RepeatedCompositeFieldContainer[_passage_pb2.Passage]
-    def __init__(self, question: _Optional[str] = ..., segment: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ...) -> None: ...
+    preceding: str
+    def __init__(self, question: _Optional[str] = ..., segment: _Optional[str] = ..., passages: _Optional[_Iterable[_Union[_passage_pb2.Passage, _Mapping]]] = ..., preceding: _Optional[str] = ...) -> None: ...
 
 class CheckClaimsResponse(_message.Message):
     __slots__ = ("claims", "findings", "usage")

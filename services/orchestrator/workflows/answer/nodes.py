@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 
 from errata_kit.calls import current_call, remaining_seconds
 from errata_kit.edits import EditError, apply_edits, protected_spans, prove
-from errata_kit.errors import ModelOutputInvalid
+from errata_kit.errors import ErrataError, ModelOutputInvalid
 from errata_kit.grades import AnswerGrade, Claim
 from errata_kit.passages import Answer, Passage
 from errata_kit.usage import ModelCall
@@ -117,7 +117,12 @@ async def generate(state: AnswerState, runtime: Runtime[AnswerContext]) -> Answe
         if state.request.draft_answer:
             return AnswerDrafted(Answer(text=state.request.draft_answer), supplied=True, passage_ids=ids), ()
         stream = context.generator.generate_answer(state.request.question, used)
-        whole = await written(stream, await _listener(state, context, used))
+        try:
+            whole = await written(stream, await _listener(state, context, used))
+        except ErrataError:
+            # Or what belongs to this attempt would be shown with the number of the next.
+            await context.aclose()
+            raise
         if context.verification is not None:
             context.verification.end()
         return AnswerDrafted(whole.answer, supplied=False, passage_ids=ids), whole.model_calls
@@ -169,10 +174,12 @@ async def grade_answer(state: AnswerState, runtime: Runtime[AnswerContext]) -> A
 async def _tell_claims(grade: AnswerGrade, refinement: int, context: AnswerContext) -> None:
     """Put the verdicts into the trace that are not there yet."""
     streamed = context.verification if refinement == 0 else None
+    # An outage since then has begun no other text.
+    attempt = context.trace.attempt if streamed is None else streamed.attempt
     verdicts = [(claim, faithfulness.passes(claim, grade.findings)) for claim in grade.claims]
     rest = [(claim, passed) for claim, passed in verdicts if streamed is None or not streamed.told(claim, passed)]
     recording = [
-        context.trace.record(ClaimChecked(refinement, claim, passed, remaining=len(rest) - place))
+        context.trace.record(ClaimChecked(refinement, claim, passed, attempt=attempt, remaining=len(rest) - place))
         for place, (claim, passed) in enumerate(rest, start=1)
     ]
     await asyncio.gather(*recording)
@@ -212,7 +219,7 @@ async def refine_answer(state: AnswerState, runtime: Runtime[AnswerContext]) -> 
 
 def _prove(before: str, whole: WrittenAnswer, grade: AnswerGrade, failing: Sequence[Claim]) -> None:
     """Raises ModelOutputInvalid when a correction touches what was not to be corrected, whoever says that it does not."""
-    protected = protected_spans(grade.claims, failing)
+    protected = protected_spans(grade.claims, failing, before)
     try:
         # A refusal is a text of its own; what was removed before nothing was left is proven all the same.
         after = apply_edits(before, whole.edits) if whole.answer.refusal else whole.answer.text

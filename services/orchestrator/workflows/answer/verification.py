@@ -23,6 +23,8 @@ from services.orchestrator.workflows.ports import CheckedSegment, Judge
 
 # Checks of one draft under way at a time.
 _AT_ONCE: Final = 4
+# Bound of the judge's request.
+_MOST_KNOWN: Final = 1000
 
 _log = get_logger("errata.runs")
 
@@ -35,7 +37,8 @@ class StreamedVerification:
     ) -> None:
         """size: sentences of a segment. verified_only: a segment is shown once its claims have passed, and else never."""
         self._trace = trace
-        self._attempt = trace.attempt
+        self.attempt = trace.attempt
+        """Which attempt at the draft it is, as in its deltas."""
         self._judge = judge
         self._question = question
         self._passages = passages
@@ -73,7 +76,7 @@ class StreamedVerification:
         Raises LeaseLost, or what storing the verdicts has raised.
         """
         await asyncio.gather(*self._tasks)
-        return tuple(self._known)
+        return tuple(self._known[:_MOST_KNOWN])
 
     def told(self, claim: Claim, passed: bool) -> bool:
         """Whether the trace has this verdict already; each that it has counts once."""
@@ -82,7 +85,10 @@ class StreamedVerification:
         return self._told[key] >= 0
 
     async def aclose(self) -> None:
-        """Stop what is under way."""
+        """Stop what is under way. Nothing is shown or begun from now on."""
+        for task in self._tasks:
+            # All of them before the first is waited for: the room that it leaves is for none of the others.
+            task.cancel()
         for task in self._tasks:
             await stop_task(task)
 
@@ -93,19 +99,22 @@ class StreamedVerification:
         self._tasks.append(asyncio.create_task(self._check(segment, start)))
 
     async def _check(self, segment: Segment, start: int) -> None:
-        passed = False
+        async with self._room:
+            checked = None if self._gave_up else await self._checked(segment)
+        # What goes wrong in here is no failure of the check: the trace would have a hole.
+        passed = checked is not None and await self._record(segment, start, checked)
+        self._release(segment.number, passed)
+
+    async def _checked(self, segment: Segment) -> CheckedSegment | None:
         try:
-            async with self._room:
-                if not self._gave_up:
-                    checked = await self._judge.check_claims(self._question, segment.text, self._passages)
-                    passed = await self._record(segment, start, checked)
+            return await self._judge.check_claims(self._question, segment.text, self._passages, segment.preceding)
         except ErrataError as error:
             # No harm done: these claims will be checked with the whole answer, and so will all that come later.
             self._gave_up = True
             _log.info("segment_not_checked", segment=segment.number, reason=error.why.value)
             if error.model_calls:
                 await self._trace.note_calls(error)
-        self._release(segment.number, passed)
+            return None
 
     async def _record(self, segment: Segment, start: int, checked: CheckedSegment) -> bool:
         """Put the verdicts into the trace; whether all of them let the segment stay."""
@@ -115,7 +124,7 @@ class StreamedVerification:
         for place, (claim, passed) in enumerate(zip(checked.claims, verdicts, strict=True), start=1):
             shown = replace(claim, span=Span(claim.span.start + start, claim.span.end + start))
             left = len(verdicts) - place
-            event = ClaimChecked(0, shown, passed, segment.number, self._attempt, left)
+            event = ClaimChecked(0, shown, passed, segment.number, self.attempt, left)
             recording.append(self._trace.record(event, calls))
             calls = ()
             self._told[claim.text, claim.verdict.value, passed] += 1
