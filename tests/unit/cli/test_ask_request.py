@@ -42,6 +42,7 @@ def test_what_holds_for_every_run_is_sent() -> None:
     assert plain.on_disconnect == pb2.ON_DISCONNECT_CANCEL
     assert not plain.HasField("max_cost_micros")
     assert not plain.HasField("max_tokens")
+    assert not plain.verified_only
 
 
 @pytest.mark.parametrize(("content", "why"), [(None, "no such file"), (b"\xff\xfe", "not UTF-8"), (b"  \n", "is empty")])
@@ -65,3 +66,7 @@ def test_a_suite_that_is_down_is_one_sentence() -> None:
     assert result.exit_code == ExitCode.FAILED
     assert result.stderr.strip().count("\n") == 0
     assert "127.0.0.1:1. Is the suite up?" in result.stderr
+
+
+def test_verified_text_only_when_it_is_asked_for() -> None:
+    assert request_for(Question("q", "docs", verified_only=True), "").verified_only
