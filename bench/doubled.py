@@ -5,14 +5,15 @@ import contextlib
 import itertools
 import multiprocessing
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Final
 
+from errata_kit.llm.usage import TokenCount
 from services.retriever.settings import EmbeddingProvider
 from tests.harness.model_responder import material_of, respond
-from tests.harness.model_rules import ChatRequest, Exchange
-from tests.harness.model_server import ModelServer, with_latency
+from tests.harness.model_rules import COUNTED, ChatRequest, Exchange, Reply, Responder, TokenCounts
+from tests.harness.model_server import ModelServer
 
 LATENCY_SECONDS: Final = 0.2
 SUBJECTS: Final = ("ferry", "greenhouse", "tannery", "lighthouse", "orchard", "quarry", "bakery", "sawmill")
@@ -23,12 +24,28 @@ MODEL_CALLS_AT_ONCE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A model call as the double saw it: its question, what kind of answer it wants, and how long the double took."""
+    """A model call as the double saw it: its question, what kind of answer it wants, how long the double took, its tokens.
+
+    The tokens are those that the answers say they used; none where they leave the counting to the server.
+    """
 
     question: str
     kind: str
     started: float
     seconds: float
+    model: str = ""
+    tokens: TokenCount = field(default_factory=TokenCount)
+
+
+@dataclass(frozen=True, slots=True)
+class AfterLatency:
+    """The harness's own answers, after a time that is the same for all; in seconds."""
+
+    seconds: float = LATENCY_SECONDS
+
+    def __call__(self, request: ChatRequest) -> Reply:
+        """See `respond`."""
+        return replace(respond(request), first_token_delay=self.seconds)
 
 
 def question_about(number: int) -> str:
@@ -67,11 +84,11 @@ class Double:
 
 
 @contextlib.contextmanager
-def running_double() -> Iterator[Double]:
-    """Run the double inside the block."""
+def running_double(answers: Responder = AfterLatency()) -> Iterator[Double]:
+    """Run the double inside the block. answers: what it says, and after how long; it is sent to the double's process."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve_double, args=(there,), daemon=True)
+    process = context.Process(target=_serve_double, args=(there, answers), daemon=True)
     process.start()
     try:
         yield Double(here)
@@ -81,13 +98,13 @@ def running_double() -> Iterator[Double]:
         process.terminate()
 
 
-def _serve_double(pipe: "Connection[object, object]") -> None:
-    asyncio.run(_until_told(pipe))
+def _serve_double(pipe: "Connection[object, object]", answers: Responder) -> None:
+    asyncio.run(_until_told(pipe, answers))
 
 
-async def _until_told(pipe: "Connection[object, object]") -> None:
+async def _until_told(pipe: "Connection[object, object]", answers: Responder) -> None:
     over = asyncio.Event()
-    async with ModelServer(default=with_latency(respond, LATENCY_SECONDS)) as server:
+    async with ModelServer(default=answers) as server:
 
         def told() -> None:
             try:
@@ -111,7 +128,16 @@ def _call(exchange: Exchange) -> Call:
         raise TypeError("only chat calls are expected")
     kind = exchange.request.schema_name or "text"
     ended = exchange.started if exchange.finished is None else exchange.finished
-    return Call(material_of(exchange.request).question, kind, exchange.started, ended - exchange.started)
+    counted = exchange.reply.usage
+    used = TokenCounts(0, 0) if counted is None or counted is COUNTED else counted
+    return Call(
+        question=material_of(exchange.request).question,
+        kind=kind,
+        started=exchange.started,
+        seconds=ended - exchange.started,
+        model=exchange.request.model,
+        tokens=TokenCount(used.prompt, used.cached, used.completion),
+    )
 
 
 def documents() -> Iterator[tuple[str, str]]:

@@ -162,7 +162,8 @@ def _fenced(label: str, numbered: Iterable[tuple[int, str]], nonce: str) -> str:
 def _claim_parts(claims: Iterable[ClaimText], nonce: str) -> Iterator[str]:
     for number, claim in enumerate(claims, start=1):
         if claim.before:
-            yield fence(f"before claim {number}", claim.before, nonce)
+            # The label says all there is to say, and only where it is needed: a rule in the prompt is paid for in every call.
+            yield fence(f"context of claim {number}", claim.before, nonce)
         yield fence(f"claim {number}", claim.text, nonce)
 
 

@@ -209,7 +209,7 @@ async def test_what_precedes_a_segment_is_shown_where_a_claim_points_back() -> N
             )
             await served.stub.CheckClaims(request, timeout=CALL_SECONDS)
         prompts = [call.request.text for call in model.calls()]
-    before = [re.findall(r"<<<before claim 1 \| \w+>>>\n(.*)\n<<<end", prompt) for prompt in prompts]
+    before = [re.findall(r"<<<context of claim 1 \| \w+>>>\n(.*)\n<<<end", prompt) for prompt in prompts]
     assert before == [["Files are kept for 30 days."], []]
     assert all("Nothing else" not in prompt for prompt in prompts)
 

@@ -10,8 +10,8 @@ from services.generator.drafting.removal import line_head
 from services.generator.drafting.surgery import Surgery
 from services.generator.drafting.touching import FailingUnit
 
-# Of an answer with more characters, only what stands beside a failing sentence is shown.
-_SHORT_ANSWER: Final = 1200
+# Of an answer with more characters, only what stands beside a failing sentence is shown: about four sentences.
+_SHORT_ANSWER: Final = 400
 _LONGEST_NEIGHBOUR: Final = 400
 _GAP: Final = "\n…\n"
 
@@ -57,7 +57,8 @@ def needed_passages(surgery: Surgery, passages: Sequence[Passage]) -> tuple[int,
             cited = (number for marker in find_markers(item.unit.text) for number in marker[1].split(","))
             named.update(int(number) - 1 for number in cited)
         for claim in item.claims:
-            statements.append(f"{claim.text}\n{claim.explanation}")
+            # Not the explanation: it says what is missing, and what it rests on is in the evidence.
+            statements.append(claim.text)
             named.update(places[found.passage_id] for found in claim.evidence if found.passage_id in places)
     return evidence_set(statements, [passage.under_headings() for passage in passages], named)
 

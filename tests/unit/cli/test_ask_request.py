@@ -69,4 +69,4 @@ def test_a_suite_that_is_down_is_one_sentence() -> None:
 
 
 def test_verified_text_only_when_it_is_asked_for() -> None:
-    assert request_for(Question("q", "docs", verified_only=True), "").verified_only
+    assert ask.request_for(ask.Question("q", "docs", verified_only=True), "").verified_only
