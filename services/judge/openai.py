@@ -50,7 +50,9 @@ class QuoteOutput(ModelOutput):
 
 
 class ClaimVerdictOutput(ModelOutput):
-    """What the model says about one numbered claim."""
+    """What the model says about one numbered claim. It writes the fields in this order, so that the verdict follows from what
+    it has found.
+    """
 
     number: int
     explanation: str
