@@ -337,11 +337,14 @@ def stored_steps(events: Sequence[trace_pb2.TraceEvent]) -> list[str]:
     return kinds
 
 
-def recorded_calls(described: pb2.GetRunResponse) -> int:
-    """How many different calls a run has on record: those that it made, and those that the judge had an answer to, because it
-    was asked before by the replica that died, and finished without it.
+def each_recorded_once(described: pb2.GetRunResponse, different: int) -> bool:
+    """Whether a run has each of its different calls on record, and none twice.
+
+    A call that the judge finished although the replica that had asked is dead is on record as saved: its answer was there when
+    the run was taken up. Verdicts on claims that a later draft repeats are saved as well, without a call of their own.
     """
-    return len(described.usage.model_calls) + len(described.usage.saved_calls)
+    made, saved = len(described.usage.model_calls), len(described.usage.saved_calls)
+    return made <= different <= made + saved
 
 
 def resumptions(events: Sequence[trace_pb2.TraceEvent]) -> list[trace_pb2.TraceEvent]:

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,20 @@ def example(models: ModelSuite) -> "subprocess.Popen[str]":
     )
 
 
+def rest_of(running: "subprocess.Popen[str]", seconds: float) -> tuple[str, str]:
+    """What a process still prints until it ends. communicate() would lose what has been read ahead behind the last line."""
+    assert running.stdout is not None and running.stderr is not None
+    late = threading.Timer(seconds, running.kill)
+    late.start()
+    try:
+        with running.stdout, running.stderr:
+            out, err = running.stdout.read(), running.stderr.read()
+        running.wait()
+    finally:
+        late.cancel()
+    return out, err
+
+
 def stored_trace(suite: Suite) -> list[str]:
     """The newest run's trace as the example prints it."""
     with suite.channel("orchestrator") as channel:
@@ -88,7 +103,7 @@ def test_the_example_survives_a_restart(hasty: ModelSuite, number: signal.Signal
         hasty.suite.signal("orchestrator", number)
         hasty.suite.exit_code("orchestrator")
         hasty.suite.start_again("orchestrator")
-        out, err = running.communicate(timeout=40)
+        out, err = rest_of(running, 40)
     finally:
         end(running)
     printed += out.splitlines()

@@ -14,7 +14,8 @@ from tests.harness.suite import Background, eventually, running_suite
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("hostile")]
 _REQUESTS = 500
-_WARM_UP = 150
+# As many as are counted: with fewer, some kinds of large messages come for the first time while growth is measured.
+_WARM_UP = 500
 _SECONDS = 60.0
 _MEGABYTES = 200
 
@@ -60,7 +61,8 @@ def test_hostile_requests_find_no_way_in(besieged: Besieged) -> None:
     assert besieged.ordinary_seconds() < 10
     eventually(lambda: all(one.in_flight == 0 for one in besieged.footprints().values()), 15, "no call is left")
     after = besieged.footprints()
-    assert max(after[name].resident_mb - before[name].resident_mb for name in after) < _MEGABYTES
+    grown = {name: round(after[name].resident_mb - before[name].resident_mb) for name in after}
+    assert max(grown.values()) < _MEGABYTES, grown
     eventually(lambda: _closed(besieged, before), 15, "files are closed")
     besieged.read_log()
     assert besieged.tally.faults == []
@@ -77,7 +79,9 @@ def test_what_is_no_message_is_the_fault_of_its_sender(besieged: Besieged) -> No
     assert besieged.tally.faults == []
 
 
-@pytest.mark.parametrize("name", ["GradeAnswer", "ReviewDraft", "RefineAnswer", "ReviseDraft", "Ask", "Compose", "Search"])
+@pytest.mark.parametrize(
+    "name", ["GradeAnswer", "CheckClaims", "ReviewDraft", "RefineAnswer", "ReviseDraft", "Ask", "Compose", "Search"]
+)
 def test_millions_of_empty_items_are_refused_before_they_are_copied(besieged: Besieged, name: str) -> None:
     """Eight megabytes of empty passages took a minute and five gigabytes when each became a dictionary first."""
     method = _method(name)

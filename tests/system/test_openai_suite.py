@@ -94,11 +94,11 @@ def test_a_draft_with_an_invented_option_is_corrected_through_the_model(
     assert finished["outcome"] == "OUTCOME_ANSWERED_AFTER_REFINEMENT"
     assert "tape_mode" not in finished["answer"]["text"]
     operations = [call["operation"] for call in finished["usage"]["model_calls"]]
-    assert [operation for operation in operations if operation != "grade_passage"] == [
-        "check_claims",
-        "refine_answer",
-        "check_claims",
-    ]
+    # The claim that stays keeps its verdict: nobody is asked about it again.
+    assert [operation for operation in operations if operation != "grade_passage"] == ["check_claims", "refine_answer"]
+    [refined] = [event["answer_refined"] for event in map(json.loads, done.out.splitlines()) if "answer_refined" in event]
+    [edit] = refined["edits"]
+    assert "tape_mode" in edit["before"] and "kept for 30 days" not in edit["before"]
 
 
 @pytest.mark.parametrize("status", [500, 401])

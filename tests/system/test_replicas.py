@@ -187,7 +187,7 @@ async def test_who_wakes_up_late_lets_the_run_be(pair: Pair, kind: str, hold: Ho
     assert len(pair.cluster.calls(asked.mark)) == calls
     assert all(not call.open for call in pair.cluster.calls(asked.mark))
     assert before.run.takeovers == 1
-    assert durability.recorded_calls(before) == len(pair.cluster.keys(asked.mark))
+    assert durability.each_recorded_once(before, len(pair.cluster.keys(asked.mark)))
 
 
 async def test_a_pause_inside_a_transaction_holds_nobody_up(pair: Pair, kind: str) -> None:
@@ -388,6 +388,6 @@ async def test_a_service_that_is_killed_and_started_again_costs_no_run(cluster: 
         assert not durability.resumptions(events)
         found = await described(pair.first, events[0].run_id)
         keys = cluster.keys(asked.mark)
-        assert durability.recorded_calls(found) == len(keys)
+        assert durability.each_recorded_once(found, len(keys))
         # Only the call in flight was made twice.
         assert keys.total() - len(keys) == (0 if name == "retriever" else 1)

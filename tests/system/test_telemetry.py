@@ -46,6 +46,7 @@ TREE = {
             ("retrieve", RPC("retriever", "Retriever", "Search")),
             ("grade_passages", RPC("judge", "Judge", "GradePassages")),
             ("generate", RPC("generator", "Generator", "GenerateAnswer")),
+            ("generate", RPC("judge", "Judge", "CheckClaims")),
             ("grade_answer", RPC("judge", "Judge", "GradeAnswer")),
         )
     },
@@ -55,6 +56,7 @@ TREE = {
             ("retriever", RPC("retriever", "Retriever", "Search")),
             ("judge", RPC("judge", "Judge", "GradePassages")),
             ("generator", RPC("generator", "Generator", "GenerateAnswer")),
+            ("judge", RPC("judge", "Judge", "CheckClaims")),
             ("judge", RPC("judge", "Judge", "GradeAnswer")),
         )
     },
@@ -145,7 +147,7 @@ def test_model_calls_are_spans_with_their_tokens_under_the_call_that_they_work_f
     parents = {str(span.attributes["errata.operation"]): by_id[span.parent_id].name for span in chats}
     assert parents == {
         "grade_passage": RPC("judge", "Judge", "GradePassages"),
-        "check_claims": RPC("judge", "Judge", "GradeAnswer"),
+        "check_claims": RPC("judge", "Judge", "CheckClaims"),
         "generate_answer": RPC("generator", "Generator", "GenerateAnswer"),
     }
     for span in chats:

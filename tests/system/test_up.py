@@ -143,7 +143,7 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path, kind: str, option: str) ->
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
-        ("JUDGE_CONCURENCY", "3", "JUDGE_CONCURENCY is not a setting. Settings with this prefix: JUDGE_CONCURRENCY, "),
+        ("JUDGE_CONCURENCY", "3", "JUDGE_CONCURENCY is not a setting. Settings with this prefix: JUDGE_BATCH_SIZE, JUDGE_C"),
         ("JUDGE_CONCURRENCY", "abc", "JUDGE_CONCURRENCY (it is 'abc'): input should be a valid integer"),
         (
             "RETRIEVER_EMBEDDING_PROVIDER",
