@@ -77,6 +77,15 @@ async def test_a_stream_that_drops_anywhere_gives_each_event_once_and_in_order(p
     assert events.reattached == len(reached)
 
 
+@pytest.mark.parametrize("verified_only", [True, False])
+async def test_who_wants_verified_text_only_still_does_when_the_connection_is_back(verified_only: bool) -> None:
+    orchestrator = Orchestrator(drops=[Drop(2, grpc.StatusCode.UNAVAILABLE)])
+    async with client_of(orchestrator) as errata:
+        await read(errata.ask(pb2.AskRequest(question="How long?", verified_only=verified_only)))
+    [watched] = [request for request in orchestrator.asked if isinstance(request, pb2.WatchRunRequest)]
+    assert watched.verified_only is verified_only
+
+
 @pytest.mark.parametrize("how", LOST, ids=NAMES)
 async def test_streams_that_drop_again_and_again_come_to_their_end(how: Any) -> None:
     drops = [Drop(1, how), Drop(0, how), Drop(1, how), Drop(0, how), Drop(2, how)]
