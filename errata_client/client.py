@@ -205,9 +205,12 @@ class ErrataClient:
         finished = await _end(events)
         return Composition.of(events.run_id, finished)
 
-    def watch_run(self, run_id: str, *, after: int = 0, timeout: float = RUN_SECONDS) -> RunEvents:
-        """Replay the events of a run behind a sequence number, and follow it to its end. Leaving it cancels nothing."""
-        request = pb2.WatchRunRequest(run_id=run_id, after_sequence=after)
+    def watch_run(self, run_id: str, *, after: int = 0, verified_only: bool = False, timeout: float = RUN_SECONDS) -> RunEvents:
+        """Replay the events of a run behind a sequence number, and follow it to its end. Leaving it cancels nothing.
+
+        verified_only: without the words of drafts and of claims that did not pass.
+        """
+        request = pb2.WatchRunRequest(run_id=run_id, after_sequence=after, verified_only=verified_only)
         return self._follow(Beginning(self._stub().WatchRun, request), timeout)
 
     async def get_run(
