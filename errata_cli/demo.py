@@ -37,7 +37,7 @@ SCENES: Final = (
     Scene("A question that the documents answer.", "What happens when no passage passes?"),
     Scene(
         "A question laden with frameworks and versions, which lead the search astray until it is broadened.",
-        "With langchain-openai 1.7.4 on openai 3.57 and Python 3.11, what happens on SIGTERM?",
+        "Using langchain-openai 1.7.4 with openai 3.57 on Python 3.11, what happens on SIGTERM?",
     ),
     Scene("A question that the documents can't answer.", "How do I bake sourdough bread with rye flour?"),
     Scene(
