@@ -40,9 +40,12 @@ STEERED: Final[dict[str, Any]] = {
 }
 
 
+_ENDING: Final[dict[str, Any]] = {"logit_bias": [[_END_OF_TURN, 9], *STEERED["logit_bias"][1:]]}
+
+
 def steered(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Sampling for every request."""
-    return STEERED
+    """Sampling for every request. A text has no grammar that ends it: only its own end does."""
+    return _ENDING if request.get("stream") else STEERED
 
 
 def endless(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ def asked(model_suite: ModelSuite) -> list[Run]:
     runs = []
     for question in QUESTIONS:
         runs.append(run(model_suite, ask(model_suite, question)))
-        if runs[-1].payloads("answer_drafted"):
+        if any(not drafted.answer.refusal for drafted in runs[-1].payloads("answer_drafted")):
             return runs
     pytest.fail(f"The model called no passage relevant, or finished no answer: {[made.finished for made in runs]}")
 
