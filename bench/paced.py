@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.harness.model_responder import FENCE
 from tests.harness.model_rules import ChatRequest, Reply, TokenCounts
 from tests.harness.model_schema import instance_of
 
@@ -25,7 +26,6 @@ _CACHE_STEP: Final = 128
 _CACHE_SECONDS: Final = 300.0
 _SUPPORTED: Final = 0.6
 _RELEVANT: Final = 0.5
-_FENCE: Final = re.compile(r"<<<([^|<>\n]+?) \| ([0-9a-f]+)>>>\n(.*?)\n<<<end \1 \| \2>>>", re.DOTALL)
 _IN_OTHER_WORDS: Final = {
     "counts": "tallies",
     "inspects": "checks",
@@ -121,7 +121,7 @@ def tokens(text: str) -> int:
 def fenced(request: ChatRequest) -> Fenced:
     """Read the fences of a prompt."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for label, _, text in _FENCE.findall(request.text):
+    for label, _, text in FENCE.findall(request.text):
         kind, _, number = label.strip().partition(" ")
         found[kind.lower()].append((number.strip(), text))
     single = {kind: found[kind][0][1] if found[kind] else "" for kind in ("question", "answer")}

@@ -17,7 +17,8 @@ from tests.harness.model_schema import instance_of
 
 Candidate: TypeAlias = Callable[["Material"], Mapping[str, Any]]
 
-_FENCE = re.compile(r"<<<([^|<>\n]+?) \| ([0-9a-f]+)>>>\n(.*?)\n<<<end \1 \| \2>>>", re.DOTALL)
+FENCE = re.compile(r"<<<([^|<>\n]+?) \| ([0-9a-f]+)>>>\n(.*?)\n<<<end \1 \| \2>>>", re.DOTALL)
+"""A fence of the prompts: its label, its nonce, and the text inside."""
 _STOP = re.compile(
     "what|which|when|where|does|with|from|that|this|have|will|would|should|about|into|your|there|their|how|"
     "the|and|for|are|can|you|not|was|why|who|its|use|using|used"
@@ -45,7 +46,7 @@ def material_of(request: ChatRequest) -> Material:
     question = answer = feedback = ""
     revises = False
     numbered: dict[str, list[tuple[str, str]]] = {"passage": [], "claim": [], "criterion": [], "sentence": []}
-    for label, _, text in _FENCE.findall(request.text):
+    for label, _, text in FENCE.findall(request.text):
         kind, _, rest = label.strip().partition(" ")
         kind = kind.lower()
         if kind in ("question", "task"):
